@@ -1,0 +1,77 @@
+"""dbq: ternary-branch quantization for lightweight CNNs.
+
+    import dbq
+    summary = dbq.prepare(model, "dbq-2t-4", example_input)
+    dbq.calibrate(model, batches)
+    print(dbq.cost(model, example_input))
+
+Names are imported when first used, so that `import dbq` costs nothing and the deployment half of the
+package works without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dbq.version import __version__
+
+if TYPE_CHECKING:
+    from dbq.branches import Branches, branches
+    from dbq.calibrate import calibrate
+    from dbq.cost import Cost, cost
+    from dbq.errors import DbqError
+    from dbq.models import create_model
+    from dbq.param_groups import param_groups
+    from dbq.plan import PLANS, LayerPlan, Plan, load_plan
+    from dbq.prepare import Summary, prepare
+    from dbq.schedule import TemperatureSchedule
+
+_HOME = {
+    "Branches": "dbq.branches",
+    "branches": "dbq.branches",
+    "calibrate": "dbq.calibrate",
+    "Cost": "dbq.cost",
+    "cost": "dbq.cost",
+    "DbqError": "dbq.errors",
+    "create_model": "dbq.models",
+    "param_groups": "dbq.param_groups",
+    "PLANS": "dbq.plan",
+    "LayerPlan": "dbq.plan",
+    "Plan": "dbq.plan",
+    "load_plan": "dbq.plan",
+    "Summary": "dbq.prepare",
+    "prepare": "dbq.prepare",
+    "TemperatureSchedule": "dbq.schedule",
+}
+
+__all__ = [
+    "PLANS",
+    "Branches",
+    "Cost",
+    "DbqError",
+    "LayerPlan",
+    "Plan",
+    "Summary",
+    "TemperatureSchedule",
+    "__version__",
+    "branches",
+    "calibrate",
+    "cost",
+    "create_model",
+    "load_plan",
+    "param_groups",
+    "prepare",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dbq' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m dbq` is the `dbq` command."""
+
+from dbq.cli import main
+
+main()

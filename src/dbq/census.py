@@ -1,0 +1,217 @@
+"""The census: what one image makes a model do, as rows that the cost rules can be applied to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dbq.plan import Role
+from dbq.precision import FLOAT, Precision
+from dbq.roles import WeightLayer, role_of
+from dbq.watch import Events, Pooled, Ran, watch
+
+# Submodules whose parameters only say how a weight is made; rule 3 counts none of them.
+MAKES_WEIGHTS = {"weight_quantizer", "input_quantizer", "parametrizations"}
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One execution of a weight layer: `kernels` dot products of length D at each position.
+
+    `nonzero` and `chained` have an entry for each branch (one for float and fixed point), summed
+    over the kernels: the weights D' that are not zero, and the additions max(D' - 1, 0) that chain
+    them. They are whole numbers when counted, not when they come from an average sparsity.
+    Executions after the first have `stored` False: parameters count once.
+    """
+
+    name: str
+    role: Role
+    D: int
+    kernels: int
+    positions: int
+    inputs: int  # elements of the input tensor
+    bias: int  # parameters of the bias
+    weight: Precision
+    input: Precision
+    nonzero: tuple[float, ...]
+    chained: tuple[float, ...]
+    stored: bool = True
+
+    @property
+    def N(self) -> int:  # noqa: N802 (the paper's letter)
+        """Dot products for one image."""
+        return self.kernels * self.positions
+
+    @property
+    def weights(self) -> int:
+        return self.kernels * self.D
+
+    @property
+    def sparsity(self) -> float:
+        """The share of zeros, averaged over branches."""
+        total = self.weights * len(self.nonzero)
+        return 1 - sum(self.nonzero) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class NormRow:
+    """One execution of a batch norm; it can be folded into a layer if it `follows_layer`."""
+
+    name: str
+    elements: int
+    params: int
+    follows_layer: bool
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class PoolRow:
+    """One average pooling."""
+
+    name: str
+    adds: int
+
+
+@dataclass(frozen=True)
+class ParamRow:
+    """A parameter of none of the layers above."""
+
+    name: str
+    params: int
+
+
+Row = LayerRow | NormRow | PoolRow | ParamRow
+
+
+@dataclass(frozen=True)
+class Census:
+    """Rows in order of execution, then what is only stored; and what was seen but has no rule."""
+
+    rows: tuple[Row, ...]
+    not_counted: tuple[str, ...]
+
+
+def take_census(model: nn.Module, example_input: Any, *, count_zeros: bool = True) -> Census:
+    """Run `model` on the first image of `example_input` and write down what it does.
+
+    The model is left as it was. `count_zeros=False` takes every weight as non-zero without looking.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8, 2))
+    >>> [(row.name, type(row).__name__) for row in take_census(net, torch.zeros(5, 3, 3, 3)).rows]
+    [('0', 'LayerRow'), ('1', 'NormRow'), ('3', 'LayerRow')]
+    """
+    return _Ledger(model, count_zeros).census(watch(model, example_input))
+
+
+def dense_taps(weights: int, kernels: int, branches: int) -> tuple[tuple[int, ...], ...]:
+    """`nonzero` and `chained` of a layer without zeros.
+
+    >>> dense_taps(weights=18, kernels=2, branches=2)
+    ((18, 18), (16, 16))
+    """
+    return (weights,) * branches, (max(weights - kernels, 0),) * branches
+
+
+class _Ledger:
+    """Turns events into rows; remembers which parameters have been entered."""
+
+    def __init__(self, model: nn.Module, count_zeros: bool) -> None:
+        self.model, self.count_zeros = model, count_zeros
+        self.entered: set[int] = set()
+
+    def census(self, events: Events) -> Census:
+        layers = [event.layer for event in events.ran if isinstance(event, Ran) and event.layer]
+        seen = set(layers)
+        idle = [
+            (name, module)
+            for name, module in self.model.named_modules()
+            if isinstance(module, WeightLayer) and module not in seen
+        ]
+        rows = [self._row(event, layers) for event in events.ran]
+        rows += [self._layer(name, layer, role_of(layer, False, False)) for name, layer in idle]
+        rows += list(self._other_parameters())
+        notes = [f"{where}: {', '.join(ops)}" for where, ops in events.unknown.items()]
+        notes += [f"{name} ({type(layer).__name__}): never runs" for name, layer in idle]
+        return Census(tuple(rows), tuple(notes))
+
+    def _row(self, event: Ran | Pooled, layers: list[WeightLayer]) -> Row:
+        if isinstance(event, Pooled):
+            return PoolRow(event.name, event.adds)
+        layer = event.layer
+        if layer is not None:
+            role = role_of(layer, layer is layers[0], layer is layers[-1])
+            return self._layer(event.name, layer, role, event.inputs, event.outputs)
+        params = self._enter(*event.parameters)
+        return NormRow(event.name, event.outputs, params, event.follows_layer)
+
+    def _layer(
+        self, name: str, layer: WeightLayer, role: Role, inputs: int = 0, outputs: int = 0
+    ) -> LayerRow:
+        weight, made = layer.weight.detach(), _makes_its_weight(layer)
+        kernels = len(weight)
+        nonzero, chained = _taps(layer, weight, self.count_zeros)
+        return LayerRow(
+            name=name,
+            role=role,
+            D=weight.numel() // max(kernels, 1),
+            kernels=kernels,
+            positions=outputs // max(kernels, 1),
+            inputs=inputs,
+            weight=_precision(layer, "weight_quantizer"),
+            input=_precision(layer, "input_quantizer"),
+            nonzero=nonzero,
+            chained=chained,
+            stored=self._is_new(layer if made else layer.weight),
+            bias=self._enter(layer.bias),
+        )
+
+    def _is_new(self, owner: Tensor | nn.Module) -> bool:
+        """True the first time an object is entered."""
+        is_new = id(owner) not in self.entered
+        self.entered.add(id(owner))
+        return is_new
+
+    def _enter(self, *parameters: Tensor | None) -> int:
+        """How many parameters these are that were not entered before."""
+        return sum(p.numel() for p in parameters if p is not None and self._is_new(p))
+
+    def _other_parameters(self) -> Iterator[ParamRow]:
+        for owner, module in self.model.named_modules():
+            if MAKES_WEIGHTS.intersection(owner.split(".")) or _makes_its_weight(module):
+                continue
+            for name, parameter in module.named_parameters(owner, recurse=False):
+                params = self._enter(parameter)
+                if params:
+                    yield ParamRow(name, params)
+
+
+def _makes_its_weight(module: nn.Module) -> bool:
+    """True if the weight is no parameter but made from others (weight norm, parametrizations)."""
+    return isinstance(module, WeightLayer) and "weight" not in module._parameters
+
+
+def _precision(layer: nn.Module, quantizer: str) -> Precision:
+    found: Precision = getattr(getattr(layer, quantizer, None), "precision", FLOAT)
+    return found
+
+
+def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[int, ...], ...]:
+    """For each branch, summed over kernels: weights D' that are not zero, and max(D' - 1, 0)."""
+    if not count_zeros:
+        precision = _precision(layer, "weight_quantizer")
+        return dense_taps(weight.numel(), len(weight), branches(precision))
+    quantizer = getattr(layer, "weight_quantizer", None)
+    with torch.no_grad():
+        codes = weight[None] if quantizer is None else quantizer.codes(weight)
+        taps = (codes != 0).flatten(2).sum(-1)  # [branches, kernels, D] -> [branches, kernels]
+        chained = (taps - 1).clamp(min=0)
+    return tuple(taps.sum(1).tolist()), tuple(chained.sum(1).tolist())
+
+
+def branches(precision: Precision) -> int:
+    """How many partial sums a weight of this precision makes: its branches, else one."""
+    return precision.size if precision.is_branched else 1

@@ -1,0 +1,181 @@
+"""The command line: parsing and printing only.
+
+A command is a function with @app.command(). It imports what it needs when it runs, so that help and
+completion stay quick. A DbqError becomes one line on stderr and exit status 2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dbq.errors import DbqError
+from dbq.plan import PLANS
+from dbq.version import __version__
+
+
+class Commands(TyperGroup):
+    """Turns errors that a user can act on into one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DbqError as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class By(StrEnum):
+    """What the rows of the cost table are."""
+
+    layer = "layer"
+    role = "role"
+    ops = "ops"
+
+
+def print_json(data: Any) -> None:
+    """Data on stdout, nothing else."""
+    typer.echo(json.dumps(data, indent=2))
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Names of networks, for shell completion."""
+    from dbq.models import MODELS
+
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def complete_plan(incomplete: str) -> list[str]:
+    """Names of plans, for shell completion."""
+    return [name for name in PLANS if name.startswith(incomplete)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dbq {__version__}")
+        raise typer.Exit()
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+ModelArgument = Annotated[
+    str, typer.Argument(help="Name of a network.", autocompletion=complete_model)
+]
+PlanOption = Annotated[
+    str,
+    typer.Option(help="Name of a plan, or path of a .toml file.", autocompletion=complete_plan),
+]
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Ternary-branch quantization for lightweight CNNs: quantize, count, deploy, compare."""
+
+
+@app.command()
+def cost(
+    model: ModelArgument,
+    plan: PlanOption = "fp",
+    width: Annotated[float, typer.Option(help="Width multiplier.")] = 1.0,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes; the network's own if not given.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side of the image; the network's own if not given.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Float weights, .safetensors or .pth: their zeros make C_S.")
+    ] = None,
+    fold_bn: Annotated[
+        bool, typer.Option("--fold-bn", help="Fold batch norms into the layers before them.")
+    ] = False,
+    by: Annotated[By, typer.Option(help="A row for each layer, role, or kind of operation.")] = (
+        By.role
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """What one inference costs: C_C, C_S, C_R and C_M of the paper.
+
+    \b
+    C_C  1-bit full adders          C_S  the same, skipping zero weights
+    C_R  bits of weights and inputs C_M  bits of the model alone
+
+    \b
+    Examples:
+      dbq cost mobilenet_v1
+      dbq cost mobilenet_v1 --plan dbq-2t-4 --by layer
+      dbq cost resnet20 --plan resnet-2t --weights resnet20.safetensors
+      dbq cost mobilenet_v1 --width 0.25 --classes 2 --by ops --json
+    """
+    import torch
+
+    from dbq.cost import cost as cost_of
+    from dbq.models import create_model, input_size
+    from dbq.plan import load_plan
+    from dbq.prepare import prepare
+
+    chosen = load_plan(plan)
+    network = create_model(model, num_classes=classes, width=width, weights=weights)
+    side = size or input_size(model)
+    image = torch.zeros(1, 3, side, side)
+    prepare(network, chosen, image)
+    result = cost_of(network, image, fold_bn=fold_bn)
+    if weights is None and not chosen.is_float:
+        result = replace(result, note="zeros and C_S are those of untrained, random weights")
+    if as_json:
+        options = {"width": width, "classes": classes, "size": side, "fold_bn": fold_bn}
+        print_json({"model": model, "plan": chosen.name, **options, **result.to_json()})
+        return
+    folded = ", batch norm folded" if fold_bn else ""
+    typer.echo(f"{model}, width {width:g}, {side}x{side}, plan {chosen.name}{folded}")
+    typer.echo(result.table(by.value))
+
+
+@app.command()
+def tables(as_json: JsonOption = False) -> None:
+    """The complexity tables of the paper: each printed figure, then ours.
+
+    \b
+    Examples:
+      dbq tables
+      dbq tables --json
+    """
+    from dbq.tables import paper_tables
+
+    found = paper_tables()
+    if as_json:
+        print_json({"tables": [table.to_json() for table in found]})
+        return
+    typer.echo("\n\n".join(str(table) for table in found))
+    typer.echo("\n✓ ours rounds to the printed figure, ≠ it does not; - cannot be or need not be")
+    typer.echo("computed; / not given in the paper. Accuracies are the paper's.")
+
+
+def main() -> None:
+    """The `dbq` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without ✓ shows ?, not a traceback
+    app()

@@ -1,0 +1,58 @@
+"""Every error dbq raises on purpose.
+
+A message says what was found, what was expected and what to do about it, in one line.
+
+    DbqError
+    ├── PlanError            a plan that is malformed, or that does not fit the model
+    │   ├── UnknownPlanError     no shipped plan and no file of that name
+    │   └── NoMatchError         a name, pattern or whole plan that matches no layer
+    ├── LayerError           a layer that cannot do what is asked of it
+    ├── WeightsError         weights that cannot be quantized, read, or put into the model
+    └── UnknownModelError    no shipped network of that name
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DbqError(Exception):
+    """Base of all errors raised by dbq for reasons a user can act on."""
+
+
+class PlanError(DbqError):
+    """A plan is malformed or does not fit the model."""
+
+
+class UnknownPlanError(PlanError):
+    """Neither a shipped plan nor a file has this name."""
+
+
+class NoMatchError(PlanError):
+    """A layer name, a pattern or a whole plan matches nothing in the model."""
+
+
+class LayerError(DbqError):
+    """A layer cannot do what is asked of it."""
+
+
+class WeightsError(DbqError):
+    """Weights cannot be quantized, read, or put into the model."""
+
+
+class UnknownModelError(DbqError):
+    """No shipped network has this name."""
+
+
+def closest(name: str, known: Iterable[str], limit: int = 3) -> str:
+    """A phrase for error messages: the known names nearest to `name`.
+
+    >>> closest("resnet2t", ["resnet-2t", "resnet-1t", "fp"])
+    'closest: resnet-2t, resnet-1t'
+    """
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=limit, cutoff=0.4)
+    if near:
+        return "closest: " + ", ".join(near)
+    return "known: " + (", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none")

@@ -1,0 +1,141 @@
+"""Reading the graph: which batch norm stands in front of a layer's input, and can it be negative?
+
+torch.fx traces the model symbolically; the graph is only read, never rewritten.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from dbq.activations import BatchNorm
+from dbq.roles import WeightLayer
+
+# Ops are named by module class, function, or method name, whichever the graph shows.
+Op = type[nn.Module] | Callable[..., Any] | str
+
+# Values pass unchanged (moved, selected, or zeroed): range and sign are those of the first argument.
+SELECTING: frozenset[Op] = frozenset(
+    {nn.Identity, nn.Dropout, nn.Dropout2d, nn.Flatten, nn.MaxPool2d, nn.AdaptiveMaxPool2d,
+     nn.ChannelShuffle, nn.PixelShuffle, nn.PixelUnshuffle, nn.ZeroPad2d,
+     F.dropout, F.dropout2d, F.max_pool2d, F.adaptive_max_pool2d, F.channel_shuffle, F.pixel_shuffle,
+     torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze,
+     torch.chunk, torch.split, torch.clone, operator.getitem,
+     "view", "reshape", "flatten", "permute", "transpose", "contiguous", "squeeze", "unsqueeze",
+     "chunk", "split", "clone", "detach", "expand", "float", "to", "type_as"}
+)  # fmt: skip
+
+# The mean of values keeps their sign, but not their spread: a range of its own serves it better.
+AVERAGING: frozenset[Op] = frozenset(
+    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean"}
+)
+RELU: frozenset[Op] = frozenset(
+    {nn.ReLU, F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_"}
+)
+RELU6: frozenset[Op] = frozenset({nn.ReLU6, F.relu6})
+# Never negative, whatever they are given.
+POSITIVE: frozenset[Op] = frozenset(
+    {nn.Sigmoid, nn.Hardsigmoid, nn.Softmax, F.sigmoid, F.hardsigmoid, F.softmax, torch.sigmoid,
+     torch.softmax, "sigmoid", "softmax"}
+)  # fmt: skip
+# Not negative if none of their tensors is.
+COMBINING: frozenset[Op] = frozenset(
+    {torch.cat, torch.concat, torch.add, torch.mul, torch.maximum, torch.stack, operator.add,
+     operator.iadd, operator.mul, operator.imul, "add", "add_", "mul", "mul_"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a tensor comes from: the batch norm right before it if there is one, its cap and sign."""
+
+    batch_norm: tuple[str, BatchNorm] | None
+    signed: bool
+    cap: float | None = None
+
+
+UNKNOWN = Source(None, signed=True)
+
+
+class _LeafTracer(fx.Tracer):
+    """Weight layers and batch norms are leaves even where a subclass is used."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if isinstance(m, nn.Conv2d | nn.Linear | BatchNorm):
+            return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+
+def input_sources(model: nn.Module) -> dict[str, Source]:
+    """For each weight layer of the graph: the source of its input.
+
+    A layer that is called several times, on tensors of unlike source, gets none. Raises what the
+    tracer raises if the model cannot be traced.
+
+    >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
+    >>> input_sources(net)["3"].batch_norm[0]
+    '1'
+    """
+    graph = _LeafTracer().trace(model)
+    modules = dict(model.named_modules())
+    reader = _Reader(modules)
+    found: dict[str, Source] = {}
+    for node in graph.nodes:
+        if node.op != "call_module" or not isinstance(modules[node.target], WeightLayer):
+            continue
+        source = reader.source(node.args[0]) if node.args else UNKNOWN
+        name = node.target
+        if name in found and found[name] != source:
+            source = Source(None, signed=found[name].signed or source.signed)
+        found[name] = source
+    return found
+
+
+class _Reader:
+    def __init__(self, modules: dict[str, nn.Module]) -> None:
+        self.modules = modules
+        self.signs: dict[fx.Node, bool] = {}
+
+    def op(self, node: fx.Node) -> Op:
+        if node.op == "call_module":
+            return type(self.modules[str(node.target)])
+        return node.target if node.op in ("call_function", "call_method") else node.op
+
+    def source(self, node: Any) -> Source:
+        """Walk back from a tensor to the batch norm whose range it has, if there is one."""
+        signed, cap = self.may_be_negative(node), None
+        while isinstance(node, fx.Node):
+            op = self.op(node)
+            if op in RELU6:
+                cap = 6.0
+            elif isinstance(module := self.modules.get(str(node.target)), BatchNorm):
+                return Source((str(node.target), module), signed, cap)
+            elif op not in RELU and op not in SELECTING:
+                break
+            node = node.args[0] if node.args else None
+        return Source(None, signed, cap)
+
+    def may_be_negative(self, node: Any) -> bool:
+        if not isinstance(node, fx.Node):
+            return not isinstance(node, int | float) or node < 0
+        if node not in self.signs:
+            self.signs[node] = self._may_be_negative(node)
+        return self.signs[node]
+
+    def _may_be_negative(self, node: fx.Node) -> bool:
+        op = self.op(node)
+        if op in RELU or op in RELU6 or op in POSITIVE:
+            return False
+        if op in SELECTING or op in AVERAGING:
+            return self.may_be_negative(node.args[0]) if node.args else True
+        if op in COMBINING and node.args:
+            first = node.args[0]
+            tensors = first if isinstance(first, list | tuple) else node.args[:2]
+            return any(self.may_be_negative(tensor) for tensor in tensors)
+        return True

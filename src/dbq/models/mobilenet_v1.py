@@ -1,0 +1,98 @@
+"""MobileNetV1: depthwise separable convolutions.
+
+Howard et al.: MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications,
+arXiv 1704.04861. 4,231,976 parameters at width 1.0 with 1000 classes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import Tensor, nn
+
+# Output channels and stride of each block. The paper's table prints stride 2 for the last block,
+# but its 7x7 output there, and its operation count, are those of stride 1.
+BLOCKS = (
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    *[(512, 1)] * 5,
+    (1024, 2),
+    (1024, 1),
+)
+FIRST_STRIDED = next(i for i, (_, stride) in enumerate(BLOCKS) if stride == 2)
+MIN_CHANNELS = 8  # very thin networks keep this many, as in the authors' code
+
+
+class MobileNetV1(nn.Module):
+    """A 3x3 convolution, 13 depthwise separable blocks, and a linear classifier.
+
+    Every channel count c becomes int(c * width), but no less than 8. `small_input` is for 32-pixel
+    images: the first convolution and the first strided block keep the resolution.
+
+    >>> sum(p.numel() for p in MobileNetV1().parameters())
+    4231976
+    """
+
+    input_size = 224
+
+    def __init__(
+        self, num_classes: int = 1000, width: float = 1.0, *, small_input: bool = False
+    ) -> None:
+        super().__init__()
+        if small_input:
+            self.input_size = 32
+        channels = scaled(32, width)
+        self.stem = conv_bn_relu(3, channels, 3, stride=1 if small_input else 2)
+        blocks = []
+        for i, (base, stride) in enumerate(BLOCKS):
+            out_channels = scaled(base, width)
+            keeps_size = small_input and i == FIRST_STRIDED
+            blocks.append(separable(channels, out_channels, 1 if keeps_size else stride))
+            channels = out_channels
+        self.blocks = nn.Sequential(*blocks)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(channels, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(self.stem(x))
+        x = self.pool(x).flatten(1)  # [N, C, 1, 1] -> [N, C]
+        logits: Tensor = self.fc(x)
+        return logits
+
+
+def scaled(channels: int, width: float) -> int:
+    """Channels of a network `width` times as wide.
+
+    >>> scaled(64, 0.75), scaled(32, 0.1)
+    (48, 8)
+    """
+    return max(MIN_CHANNELS, int(channels * width))
+
+
+def separable(in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
+    """A 3x3 filter for each channel, then a 1x1 convolution that mixes the channels."""
+    depthwise = conv_bn_relu(in_channels, in_channels, 3, stride, groups=in_channels)
+    pointwise = conv_bn_relu(in_channels, out_channels, 1)
+    return nn.Sequential(OrderedDict(depthwise=depthwise, pointwise=pointwise))
+
+
+def conv_bn_relu(
+    in_channels: int, out_channels: int, kernel: int, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
+    """A convolution that keeps the size (but for its stride), batch norm, ReLU."""
+    conv = nn.Conv2d(
+        in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False
+    )
+    layers: dict[str, nn.Module] = {
+        "conv": conv,
+        "bn": nn.BatchNorm2d(out_channels),
+        "relu": nn.ReLU(),
+    }
+    return nn.Sequential(OrderedDict(layers))

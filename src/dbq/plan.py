@@ -1,0 +1,299 @@
+"""Plan: which precision each layer gets.
+
+A plan is data. It answers one question, `plan.choose(name, role)`, by the most specific rule that
+applies: exact name, then pattern, then role, then default.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from dbq.errors import NoMatchError, PlanError, UnknownPlanError, closest
+from dbq.precision import FLOAT, Precision
+
+Role = Literal["first", "last", "depthwise", "pointwise", "conv"]
+Clip = Literal["bn", "relu6", "range"]
+Option = str | int | float | bool
+
+ROLES: tuple[Role, ...] = get_args(Role)
+CLIPS: tuple[Clip, ...] = get_args(Clip)
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """What one layer gets: precision of its weights and of the tensor it reads.
+
+    `method` names the quantizer of the weights (a key of `dbq.quantizers.QUANTIZERS`); empty means
+    the usual one for the kind of precision. `options` go to that quantizer.
+
+    >>> LayerPlan.of("2T", "8b")
+    LayerPlan(weight=2T, input=8b)
+    """
+
+    weight: Precision = FLOAT
+    input: Precision = FLOAT
+    method: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.input.is_branched:
+            raise PlanError(f"input precision {self.input}: expected float or 2b to 8b")
+        if self.method and self.weight.is_float:
+            raise PlanError(
+                f"method {self.method!r} for float weights: give the weights a precision"
+            )
+        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+
+    @classmethod
+    def of(
+        cls, weight: str | int, input: str | int = "float", method: str = "", **options: Option
+    ) -> LayerPlan:
+        return cls(Precision.parse(weight), Precision.parse(input), method, options)
+
+    @property
+    def is_float(self) -> bool:
+        return self.weight.is_float and self.input.is_float
+
+    def __repr__(self) -> str:
+        method = f", method={self.method}" if self.method else ""
+        options = "".join(f", {key}={value!r}" for key, value in self.options.items())
+        return f"LayerPlan(weight={self.weight}, input={self.input}{method}{options})"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a mappingproxy cannot be pickled or deep-copied
+        return LayerPlan, (self.weight, self.input, self.method, dict(self.options))
+
+
+FLOAT_LAYER = LayerPlan()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Precision by layer name, pattern, role, or default, and the clipping rule of activations.
+
+    `clip` is the rule for tensors behind a batch norm: `bn` clips at max(beta + k|gamma|), `relu6`
+    at 6, `range` at a running range. Tensors without a batch norm in front use `range` under every
+    rule. Patterns are shell patterns over full layer names; of two that match, the later wins.
+
+    >>> plan = Plan("mine", roles={"pointwise": LayerPlan.of("2T", 8)})
+    >>> plan.choose("features.3.pw", "pointwise").weight
+    Precision(kind='ternary', size=2)
+    """
+
+    name: str
+    default: LayerPlan = FLOAT_LAYER
+    roles: Mapping[Role, LayerPlan] = field(default_factory=dict)
+    patterns: Mapping[str, LayerPlan] = field(default_factory=dict)
+    names: Mapping[str, LayerPlan] = field(default_factory=dict)
+    clip: Clip = "bn"
+    k: float = 6.0
+
+    def __post_init__(self) -> None:
+        for role in self.roles:
+            if role not in ROLES:
+                raise PlanError(f"plan {self.name}: no role {role!r}; {closest(role, ROLES)}")
+        if self.clip not in CLIPS:
+            raise PlanError(
+                f"plan {self.name}: no clip rule {self.clip!r}; expected one of {CLIPS}"
+            )
+        if not self.k > 0:
+            raise PlanError(f"plan {self.name}: k = {self.k}; expected a positive number")
+
+    def choose(self, name: str, role: Role) -> LayerPlan:
+        """The layer plan for a layer of this name and role."""
+        if name in self.names:
+            return self.names[name]
+        for pattern in reversed(list(self.patterns)):
+            if fnmatchcase(name, pattern):
+                return self.patterns[pattern]
+        return self.roles.get(role, self.default)
+
+    def check_patterns(self, layers: Iterable[str]) -> None:
+        """Raise unless every pattern of the plan matches one of `layers`."""
+        layers = list(layers)
+        for pattern in self.patterns:
+            if not any(fnmatchcase(layer, pattern) for layer in layers):
+                raise NoMatchError(
+                    f"plan {self.name}: pattern {pattern!r} matches no layer; "
+                    f"{closest(pattern, layers)}"
+                )
+
+    @property
+    def is_float(self) -> bool:
+        """True if the plan asks for no quantization at all."""
+        rules = [self.default, *self.roles.values(), *self.patterns.values(), *self.names.values()]
+        return all(rule.is_float for rule in rules)
+
+    def with_layers(self, layers: Mapping[str, LayerPlan | None]) -> Plan:
+        """A copy with more rules by exact name; None leaves the layer float."""
+        extra = {name: rule or FLOAT_LAYER for name, rule in layers.items()}
+        return replace(self, names={**self.names, **extra})
+
+    def to_toml(self) -> str:
+        """The plan as TOML; `Plan.from_toml` reads it back to an equal plan."""
+        head = f"name = {_quote(self.name)}\nclip = {_quote(self.clip)}\nk = {float(self.k)}\n"
+        tables = [("default", self.default)]
+        for table in ("roles", "patterns", "names"):
+            rules: Mapping[str, LayerPlan] = getattr(self, table)
+            tables += [(f"{table}.{_quote(key)}", rule) for key, rule in rules.items()]
+        return head + "".join(f"\n[{key}]\n{_rule_to_toml(rule)}" for key, rule in tables)
+
+    @classmethod
+    def from_toml(cls, text: str, source: str = "plan") -> Plan:
+        """Parse TOML; an unknown key or a bad value is a PlanError that names `source`."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PlanError(f"{source}: not valid TOML: {error}") from None
+        known = ("name", "clip", "k", "default", "roles", "patterns", "names")
+        _check_keys(data, known, source)
+        for key, kind in (("name", str), ("clip", str), ("k", (int, float))):
+            if key in data and not isinstance(data[key], kind):
+                raise PlanError(f"{source}: {key} = {data[key]!r} has the wrong type")
+        tables: dict[str, dict[str, LayerPlan]] = {}
+        for table in ("roles", "patterns", "names"):
+            rules = _table(data.get(table, {}), f"{source}: {table}")
+            tables[table] = {
+                key: _rule_from_toml(rule, f"{source}: {table}.{key}")
+                for key, rule in rules.items()
+            }
+        try:
+            return cls(
+                name=data.get("name", source),
+                default=_rule_from_toml(data.get("default", {}), f"{source}: default"),
+                clip=data.get("clip", "bn"),
+                k=float(data.get("k", 6.0)),
+                **tables,  # type: ignore[arg-type]  # role names are checked by __post_init__
+            )
+        except PlanError as error:
+            raise PlanError(f"{source}: {error}") from None
+
+
+def load_plan(plan: Plan | str | Path) -> Plan:
+    """A Plan as it is, a shipped plan by name, or a plan from a .toml file.
+
+    >>> load_plan("dbq-2t-4").choose("anything", "pointwise")
+    LayerPlan(weight=2T, input=8b)
+    """
+    if isinstance(plan, Plan):
+        return plan
+    if str(plan) in PLANS:
+        return PLANS[str(plan)]
+    path = Path(plan)
+    if path.suffix != ".toml":
+        raise UnknownPlanError(
+            f"no plan named {str(plan)!r}; {closest(str(plan), PLANS)}; or give a path ending in .toml"
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise UnknownPlanError(f"cannot read plan {path}: {reason}") from None
+    return Plan.from_toml(text, source=str(path))
+
+
+def uniform_plan(name: str, weight: str | int, input: str | int, clip: Clip = "bn") -> Plan:
+    """The same precision for every layer.
+
+    >>> uniform_plan("rq-5", 5, 5).choose("conv1", "first")
+    LayerPlan(weight=5b, input=5b)
+    """
+    return Plan(name, default=LayerPlan.of(weight, input), clip=clip)
+
+
+def _by_role(
+    name: str,
+    first: LayerPlan,
+    pointwise: LayerPlan,
+    last: LayerPlan,
+    rest: LayerPlan,
+    clip: Clip = "bn",
+) -> Plan:
+    roles: dict[Role, LayerPlan] = {"first": first, "pointwise": pointwise, "last": last}
+    return Plan(name, default=rest, roles=roles, clip=clip)
+
+
+def _shipped() -> dict[str, Plan]:
+    of = LayerPlan.of
+    fp, fx8, fp_a8 = FLOAT_LAYER, of(8, 8), of("float", 8)
+    plans = [
+        # The rows of the paper's MobileNetV1 table. A float first layer reads the float image; a
+        # float last layer in a network with 8-bit activations still reads 8-bit activations.
+        Plan("fp"),
+        _by_role("fx8-1", first=fp, pointwise=fx8, last=fp_a8, rest=fx8, clip="relu6"),
+        uniform_plan("fx8-2", 8, 8, clip="relu6"),
+        uniform_plan("fx8-3", 8, 8),
+        Plan("dbq-1t", roles={"pointwise": of("1T")}),
+        Plan("dbq-2t-1", roles={"pointwise": of("2T")}),
+        _by_role("dbq-2t-2", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8, clip="relu6"),
+        _by_role("dbq-2t-3", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8),
+        _by_role("dbq-2t-4", first=fx8, pointwise=of("2T", 8), last=fx8, rest=fx8),
+        # ResNet-20: every convolution but the first is branched.
+        Plan("resnet-1t", default=of("1T"), roles={"first": fp, "last": fp}),
+        Plan("resnet-2t", default=of("2T"), roles={"first": fp, "last": fp}),
+        Plan("resnet-1t-a8", default=of("1T", 8), roles={"first": fx8, "last": fx8}),
+        Plan("resnet-2t-a8", default=of("2T", 8), roles={"first": fx8, "last": fx8}),
+    ]
+    return {plan.name: plan for plan in plans}
+
+
+PLANS: dict[str, Plan] = _shipped()
+
+
+def _quote(text: str) -> str:
+    escaped = "".join(
+        f"\\u{ord(c):04x}" if ord(c) < 0x20 or c == "\x7f" else "\\" + c if c in '"\\' else c
+        for c in text
+    )
+    return f'"{escaped}"'
+
+
+def _rule_to_toml(rule: LayerPlan) -> str:
+    weight, input = ("float" if p.is_float else str(p) for p in (rule.weight, rule.input))
+    lines = [f'weight = "{weight}"', f'input = "{input}"']
+    if rule.method:
+        lines.append(f"method = {_quote(rule.method)}")
+    if rule.options:
+        pairs = ", ".join(f"{_quote(key)} = {_value(value)}" for key, value in rule.options.items())
+        lines.append(f"options = {{ {pairs} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Option) -> str:
+    if isinstance(value, str):
+        return _quote(value)
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _rule_from_toml(data: object, where: str) -> LayerPlan:
+    if data == "float":
+        return FLOAT_LAYER
+    rule = _table(data, where)
+    _check_keys(rule, ("weight", "input", "method", "options"), where)
+    options = _table(rule.get("options", {}), f"{where}.options")
+    try:
+        return LayerPlan(
+            Precision.parse(rule.get("weight", "float")),
+            Precision.parse(rule.get("input", "float")),
+            str(rule.get("method", "")),
+            options,
+        )
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from None
+
+
+def _table(data: object, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise PlanError(f"{where}: found {data!r}, expected a table")
+    return data
+
+
+def _check_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise PlanError(f"{where}: unknown key {key!r}; {closest(key, known)}")

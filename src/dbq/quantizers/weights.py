@@ -1,0 +1,62 @@
+"""What every weight quantizer is: the contract that layers, costs and deployment rely on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from dbq.errors import WeightsError
+from dbq.precision import Precision
+
+
+class WeightQuantizer(nn.Module, ABC):
+    """Maps a float weight, kernels first, to its quantized value.
+
+    In eval() the result is exactly sum_j scales[:, j] * codes[j]. In train() it is whatever the
+    method trains with. Constructed with a precision and a number of kernels, then initialised.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        super().__init__()
+        self.precision = precision
+
+    @abstractmethod
+    def initialise(self, weight: Tensor) -> None:
+        """Fit the quantizer's own parameters to `weight`."""
+
+    @abstractmethod
+    def forward(self, weight: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def codes(self, weight: Tensor) -> Tensor:
+        """int8 codes, shape [branches, *weight.shape]; fixed point has one branch."""
+
+    @abstractmethod
+    def scales(self, weight: Tensor) -> Tensor:
+        """Float scales, shape [kernels, branches]; some methods read them off the weight."""
+
+    def extra_repr(self) -> str:
+        return str(self.precision)
+
+
+def per_kernel(weight: Tensor) -> Tensor:
+    """K x D: one row for each output kernel."""
+    return weight.reshape(weight.shape[0], -1)
+
+
+def columns(x: Tensor) -> tuple[Tensor, ...]:
+    """The columns of a K x n tensor, as n views of K x 1."""
+    return x.unsqueeze(2).unbind(1)
+
+
+def check_finite(weight: Tensor) -> None:
+    """Raise WeightsError if a weight is NaN or infinite; layers add their name to it."""
+    bad = (~torch.isfinite(per_kernel(weight))).sum(1)
+    if bad.any():
+        kernel = int(bad.nonzero()[0])
+        raise WeightsError(
+            f"{int(bad.sum())} of {weight.numel()} weights are NaN or infinite "
+            f"(first in kernel {kernel}): repair or retrain them before quantizing"
+        )

@@ -1,0 +1,59 @@
+"""Fixed-point weights against a plain-Python statement of the rule."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from dbq.errors import WeightsError
+from dbq.precision import Precision
+from dbq.quantizers.branch import recompose
+from dbq.quantizers.fixed import FixedPointQuantizer
+
+
+def by_hand(row: list[float], peak: float, bits: int) -> list[float]:
+    largest = 2 ** (bits - 1) - 1
+    step = peak / largest
+    return [step * max(-largest, min(largest, round(x / step))) for x in row]
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_values(bits: int, per_channel: bool) -> None:
+    w = torch.randn(5, 3, 2, 2, dtype=torch.float64)
+    quantizer = FixedPointQuantizer(Precision("fixed", bits), 5, per_channel=per_channel)
+    quantized = quantizer(w).flatten(1)
+    for kernel, row in zip(quantized, w.flatten(1), strict=True):
+        peak = float((row if per_channel else w).abs().max())
+        expected = by_hand(row.tolist(), peak, bits)
+        assert all(math.isclose(a, b, rel_tol=1e-14) for a, b in zip(kernel.tolist(), expected))
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_codes_times_scales_are_the_eval_bits(bits: int, per_channel: bool) -> None:
+    w = torch.randn(5, 3, 2, 2)
+    quantizer = FixedPointQuantizer(Precision("fixed", bits), 5, per_channel=per_channel).eval()
+    codes, scales = quantizer.codes(w), quantizer.scales(w)
+    assert codes.shape == (1, *w.shape)
+    assert scales.shape == (5, 1)
+    assert int(codes.abs().max()) == 2 ** (bits - 1) - 1, "the largest weight is the largest code"
+    assert torch.equal(recompose(codes, scales), quantizer(w))
+
+
+def test_gradient_is_straight_through() -> None:
+    w = torch.randn(4, 9, requires_grad=True)
+    weighting = torch.randn(4, 9)
+    (FixedPointQuantizer(Precision("fixed", 4), 4)(w) * weighting).sum().backward()
+    assert torch.equal(w.grad, weighting)
+
+
+def test_zeros_stay_zero_and_nan_is_refused() -> None:
+    quantizer = FixedPointQuantizer(Precision("fixed", 8), 2)
+    w = torch.zeros(2, 4)
+    assert torch.equal(quantizer(w), w)
+    w[1, 1] = torch.nan
+    with pytest.raises(WeightsError, match="kernel 1"):
+        quantizer.initialise(w)
