@@ -17,6 +17,13 @@ def assign(rows: Iterable[Row], plan: Plan, sparsity: Sparsity | None = None) ->
     """Rows with the precisions of `plan`; layers without a given sparsity are dense.
 
     A name or pattern that matches no layer, or a plan that quantizes none, is a NoMatchError.
+
+    >>> from torch import nn, zeros
+    >>> from dbq.census import take_census
+    >>> from dbq.plan import uniform_plan
+    >>> rows = take_census(nn.Linear(10, 3), zeros(1, 10)).rows
+    >>> assign(rows, uniform_plan("w4", 4, 8), {"": 0.5})[0].nonzero
+    (15.0,)
     """
     rows, sparsity = tuple(rows), sparsity or {}
     layers = {row.name: row for row in rows if isinstance(row, LayerRow)}

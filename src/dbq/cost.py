@@ -53,7 +53,7 @@ GROUPS = {
 def computation(row: Row) -> int:
     """Full adders of one row: its part of C_C, eq. (cc).
 
-    >>> computation(NormRow("bn", elements=10, params=2, follows_layer=True))
+    >>> computation(NormRow("bn", elements=10, params=2, follows_layer=True))  # 10 (23 * 23 + 46)
     5750
     """
     if isinstance(row, LayerRow):
@@ -69,6 +69,14 @@ def sparse_computation(row: Row) -> float:
     """Full adders that remain if zero weights are skipped: a row's part of C_S, eq. (sc).
 
     A whole number unless the row's sparsity is an average.
+
+    >>> from torch import zeros
+    >>> layer = nn.Linear(4, 1, bias=False)
+    >>> _ = nn.init.constant_(layer.weight, 1.0)
+    >>> layer.weight.data[0, 0] = 0.0
+    >>> row, = cost(layer, zeros(1, 4)).rows
+    >>> computation(row), sparse_computation(row)  # 4 * 23 * 23 + 3 * 47, 3 * 23 * 23 + 2 * 47
+    (2257, 1681)
     """
     if isinstance(row, LayerRow):
         return _full_adders(row, row.nonzero, row.chained)
@@ -90,7 +98,11 @@ def _operand_bits(precision: Precision) -> int:
 
 
 def storage(row: Row) -> int:
-    """Bits of the parameters of one row: its part of C_M, eq. (mc)."""
+    """Bits of the parameters of one row: its part of C_M, eq. (mc).
+
+    >>> storage(NormRow("bn", elements=10, params=2, follows_layer=True))
+    64
+    """
     if isinstance(row, LayerRow):
         weights = row.weights * _stored_bits(row.weight) if row.stored else 0
         return weights + STORED_FLOAT_BITS * row.bias
@@ -98,7 +110,13 @@ def storage(row: Row) -> int:
 
 
 def representation(row: Row) -> int:
-    """Bits of parameters and of the input tensor: a row's part of C_R, eq. (rc)."""
+    """Bits of parameters and of the input tensor: a row's part of C_R, eq. (rc).
+
+    >>> from torch import zeros
+    >>> row, = cost(nn.Conv2d(1, 2, 3, bias=False), zeros(1, 1, 8, 8)).rows
+    >>> storage(row), representation(row)  # 18 and 18 + 64 numbers of 32 bits
+    (576, 2624)
+    """
     inputs = row.inputs * _stored_bits(row.input) if isinstance(row, LayerRow) else 0
     return storage(row) + inputs
 
@@ -108,7 +126,11 @@ def _stored_bits(precision: Precision) -> int:
 
 
 def parameters(row: Row) -> int:
-    """How many numbers a row stores; a folded batch norm stores none."""
+    """How many numbers a row stores; a folded batch norm stores none.
+
+    >>> parameters(NormRow("bn", elements=10, params=2, follows_layer=True, folded=True))
+    0
+    """
     if isinstance(row, LayerRow):
         return row.bias + (row.weights if row.stored else 0)
     if isinstance(row, NormRow):
@@ -117,7 +139,11 @@ def parameters(row: Row) -> int:
 
 
 def group(row: Row) -> str:
-    """The part of the network a row belongs to: a role, or pool, batch_norm, other."""
+    """The part of the network a row belongs to: a role, or pool, batch_norm, other.
+
+    >>> group(PoolRow("pool", adds=48))
+    'pool'
+    """
     if isinstance(row, LayerRow):
         return row.role
     return {NormRow: "batch_norm", PoolRow: "pool", ParamRow: "other"}[type(row)]
@@ -226,7 +252,7 @@ class Cost:
 
     def table(self, by: By = "role") -> str:
         """The cost as text: by layer, by role, or the operation table (`ops`)."""
-        from dbq.cost_table import render_cost
+        from dbq.cost_table import render_cost  # which imports this file
 
         return render_cost(self, by)
 
@@ -298,7 +324,11 @@ def plan_cost(
 
 
 def fold(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows with every batch norm folded that follows a weight layer."""
+    """Rows with every batch norm folded that follows a weight layer.
+
+    >>> fold([NormRow("bn", elements=10, params=2, follows_layer=True)])[0].folded
+    True
+    """
     return tuple(
         replace(row, folded=True) if isinstance(row, NormRow) and row.follows_layer else row
         for row in rows

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from dbq.census import LayerRow
+from dbq.cost import GROUPS, By, Cost, Totals, group
 from dbq.text import as_text, plain_table, short
-
-if TYPE_CHECKING:
-    from dbq.cost import By, Cost, Totals
 
 SHOWN = 10  # entries of `not_counted` that are listed; the rest are counted
 
@@ -27,8 +24,6 @@ def render_cost(cost: Cost, by: By) -> str:
 
 
 def _by_layer(cost: Cost) -> Table:
-    from dbq.cost import GROUPS, Totals
-
     columns = ["layer", "part", "weight", "input", "D", "N", "zeros", "C_C", "C_S", "C_R", "C_M"]
     table = plain_table(columns, left=4)
     for row in cost.rows:
@@ -40,7 +35,7 @@ def _by_layer(cost: Cost) -> Table:
     blank = ("",) * 6
     for name, totals in cost.by_role().items():
         if name in ("batch_norm", "other"):
-            count = sum(1 for row in cost.rows if _belongs(row, name))
+            count = sum(group(row) == name for row in cost.rows)
             table.add_row(f"{count} x {name.replace('_', ' ')}", *blank, *_metrics(totals))
     table.add_section()
     table.add_row("total", *blank, *_metrics(cost.total))
@@ -96,9 +91,3 @@ def _role_cells(totals: Totals, whole: Totals) -> list[str]:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.2f}" if whole else "-"
-
-
-def _belongs(row: object, name: str) -> bool:
-    from dbq.cost import group
-
-    return group(row) == name  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ A message says what was found, what was expected and what to do about it, in one
     │   └── NoMatchError         a name, pattern or whole plan that matches no layer
     ├── LayerError           a layer that cannot do what is asked of it
     ├── WeightsError         weights that cannot be quantized, read, or put into the model
-    └── UnknownModelError    no shipped network of that name
+    ├── UnknownModelError    no shipped network of that name
+    └── DataError            a data set that is missing or damaged
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ class WeightsError(DbqError):
 
 class UnknownModelError(DbqError):
     """No shipped network has this name."""
+
+
+class DataError(DbqError):
+    """A data set is missing or damaged."""
 
 
 def closest(name: str, known: Iterable[str], limit: int = 3) -> str:

@@ -76,10 +76,18 @@ class QuantLinear(_QuantizedLayer, nn.Linear):
 
 QuantLayer = QuantConv2d | QuantLinear
 
-_QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Conv2d: QuantConv2d,
-    nn.Linear: QuantLinear,
-}
+def _quantized_class(module: nn.Module) -> type[QuantLayer] | None:
+    """The class to turn `module` into, if that keeps what its own forward does."""
+    kind = type(module)
+    if (
+        isinstance(module, nn.Conv2d)
+        and kind.forward is nn.Conv2d.forward
+        and kind._conv_forward is nn.Conv2d._conv_forward  # type: ignore[attr-defined]
+    ):
+        return QuantConv2d
+    if isinstance(module, nn.Linear) and kind.forward is nn.Linear.forward:
+        return QuantLinear
+    return None
 
 
 def why_not_quantizable(module: nn.Module) -> str | None:
@@ -87,10 +95,10 @@ def why_not_quantizable(module: nn.Module) -> str | None:
     kind = type(module).__name__
     if isinstance(module, QuantLayer):
         return "it is quantized already: prepare a float model once"
-    if type(module) in _QUANTIZED_CLASS:
+    if _quantized_class(module):
         return None
     if isinstance(module, nn.Conv2d | nn.Linear):
-        return f"{kind} is a subclass with behaviour of its own"
+        return f"{kind} is a subclass with a forward of its own"
     return f"{kind} is not a Conv2d or Linear"
 
 
@@ -104,10 +112,10 @@ def quantize_layer(
     The object stays the same: whoever holds it, or its parameters and hooks, still does. That
     keeps shared layers shared and optimizers valid.
     """
-    reason = why_not_quantizable(module)
-    if reason:
-        raise LayerError(reason)
-    module.__class__ = _QUANTIZED_CLASS[type(module)]
+    quantized_class = _quantized_class(module)
+    if quantized_class is None:
+        raise LayerError(why_not_quantizable(module))
+    module.__class__ = quantized_class
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
     module.train(module.training)

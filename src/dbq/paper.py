@@ -104,12 +104,12 @@ RESNET20 = PrintedTable(
 )
 
 _DENSE = (
-    "C_S: zeros are published for PW only, so FL, DW and FC are taken as dense; about 14 % zeros "
-    "in DW would explain the difference in all such rows"
+    "C_S: zeros are published for PW only, so FL, DW and FC are taken as dense and ours is an upper "
+    "bound; 14 % zeros in DW, a value fitted to these rows, would close the gap in all of them"
 )
 _ONE_TERNARY = (
-    "C_S: the paper's own sparsity table, 30 % zeros by operations, gives 3.12; the printed 2.61 "
-    "would need 61 %"
+    "C_S: the paper's own sparsity table, 29 % zeros by operations, gives 3.12; the printed 2.61 "
+    "would need 60 %"
 )
 _TWO_TERNARY = "C_S: from the sparsities of DBQ-2T-4; those of this network are not published"
 
@@ -176,8 +176,8 @@ COMPARISON = PrintedTable(
 )
 
 _NINE_BITS = (
-    "C_C, C_R: the printed figures are those of 9-bit inputs (8 bits and a sign?) in every layer, "
-    "0.6356 and 3.2120; ours has the 8 bits the paper states"
+    "C_C, C_R: ours has the 8-bit inputs the paper states; 9 bits in every layer (a sign?) would "
+    "give 0.6356 and 3.2120, as printed, but the paper does not say so"
 )
 
 

@@ -233,6 +233,8 @@ def _shipped() -> dict[str, Plan]:
         _by_role("dbq-2t-2", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8, clip="relu6"),
         _by_role("dbq-2t-3", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8),
         _by_role("dbq-2t-4", first=fx8, pointwise=of("2T", 8), last=fx8, rest=fx8),
+        # What deploys with one branch: dbq-2t-4 with 1T. Not in the paper.
+        _by_role("dbq-1t-a8", first=fx8, pointwise=of("1T", 8), last=fx8, rest=fx8),
         # ResNet-20: every convolution but the first is branched.
         Plan("resnet-1t", default=of("1T"), roles={"first": fp, "last": fp}),
         Plan("resnet-2t", default=of("2T"), roles={"first": fp, "last": fp}),

@@ -105,6 +105,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
         raise NoMatchError(
             f"plan {plan.name} quantizes no layer of this model, whose layers have the roles "
             f"{', '.join(roles) or 'none'}; it has rules for {', '.join(sorted(plan.roles)) or 'none'}"
+            + (f" ({notes[0]})" if notes else "")
         )
 
     rows = []

@@ -133,7 +133,11 @@ def network_rows(name: str) -> tuple[Row, ...]:
 
 
 def paper_cost(row: Printed) -> Cost:
-    """The cost of a printed row by our rules."""
+    """The cost of a printed row by our rules.
+
+    >>> paper_cost(paper.RESNET20.rows[0]).total.C_C
+    23734261762
+    """
     assert row.plan is not None
     sparsity = published_sparsity(row.zeros) if row.zeros in paper.BRANCH_SPARSITY else None
     rows = assign(network_rows(row.network), row.plan, sparsity)
@@ -188,7 +192,11 @@ def _unknown_zeros(row: Printed, adders: int) -> str:
 
 
 def implied_sparsity(row: Printed, C_S: float) -> float:
-    """The share of zeros in every branch that would make a row cost `C_S`; the rules are linear."""
+    """The share of zeros in every branch that would make a row cost `C_S`; the rules are linear.
+
+    >>> round(implied_sparsity(paper.RESNET20.rows[-1], C_S=1.79e9), 2)
+    0.42
+    """
     assert row.plan is not None
     dense = assign(network_rows(row.network), row.plan)
     branched = [r.name for r in dense if isinstance(r, LayerRow) and r.weight.is_branched]

@@ -45,6 +45,11 @@ MOVES = frozenset(
      "rand_like", "randn_like"}
 )  # fmt: skip
 LEFT_OUT = ACTIVATIONS | MOVES
+# Functional batch norm, by backend; all start with input, scale, shift and return a tuple.
+BATCH_NORMS = (
+    *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+    *("cudnn_batch_norm", "miopen_batch_norm"),
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         adds = pooling_adds(op, args, output)
         if adds is not None:
             self.events.ran.append(Pooled(self.names[module] or "model", adds))
-        elif "batch_norm" in op and not _uses_batch_statistics(func, args):
+        elif op in BATCH_NORMS and not _uses_batch_statistics(func, args):
             name = f"{self.names[module] or 'model'}: batch_norm"
             self._ran(name, None, tuple(_tensors(args[1:3])), args[0], output[0])
         elif op not in LEFT_OUT and _computes(func, args, output):
@@ -201,9 +206,10 @@ def pooling_adds(op: str, args: Any, output: Any) -> int | None:
     if op.startswith("avg_pool"):
         return int(output.numel() * (prod(args[1]) - 1))
     if op.startswith("_adaptive_avg_pool"):
-        sides = range(2, args[0].ndim)
-        windows = prod(_adaptive_windows(args[0].shape[i], output.shape[i]) for i in sides)
-        return int(output.shape[:2].numel() * windows - output.numel())
+        sides = int(op[-2])  # _adaptive_avg_pool2d, _adaptive_avg_pool3d
+        pairs = zip(args[0].shape[-sides:], output.shape[-sides:], strict=True)
+        windows = prod(_adaptive_windows(size, outputs) for size, outputs in pairs)
+        return int(prod(output.shape[:-sides]) * windows - output.numel())
     return None
 
 

@@ -1,0 +1,111 @@
+"""Time and memory of a whole training step, quantized against float.
+
+    python benchmarks/train_step.py [--rounds N]
+
+Forward, backward and SGD step, the networks taking turns in one run so that they see the same
+machine; the ratio is the median over rounds of (quantized / float in that round). Peak memory is that
+of a process of its own which does two steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from machine import headline, save
+from torch import Tensor, nn
+
+import dbq
+from dbq.text import as_text, plain_table
+
+# network, batch, pixels, plans that are compared with "fp", and the most that the first may cost
+CASES = {
+    "resnet20": (100, 32, ["resnet-2t", "resnet-1t", "resnet-2t-a8"], 1.10),
+    "mobilenet_v1": (32, 224, ["dbq-2t-1", "dbq-1t", "dbq-2t-4"], 1.05),
+}
+
+
+class Step:
+    """A network with its optimizer and a batch; calling it trains one step."""
+
+    def __init__(self, name: str, plan: str) -> None:
+        batch, pixels, _, _ = CASES[name]
+        torch.manual_seed(0)
+        self.model: nn.Module = dbq.create_model(name)
+        self.images: Tensor = torch.randn(batch, 3, pixels, pixels)
+        self.labels = torch.randint(10, (batch,))
+        dbq.prepare(self.model, plan, self.images[:1])
+        self.model.train()
+        groups = dbq.param_groups(self.model, weight_decay=4e-5)
+        self.optimizer = torch.optim.SGD(groups, lr=1e-4, momentum=0.9)
+
+    def __call__(self) -> float:
+        start = time.perf_counter()
+        F.cross_entropy(self.model(self.images), self.labels).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return time.perf_counter() - start
+
+
+def peak_memory(name: str, plan: str) -> float:
+    """Peak resident MB of two steps in a process of its own."""
+    arguments = [sys.executable, __file__, "--memory", name, plan]
+    return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
+
+
+def measure(name: str, rounds: int) -> list[dict[str, float | str | None]]:
+    _, _, plans, target = CASES[name]
+    steps = {plan: Step(name, plan) for plan in ["fp", *plans]}
+    times: dict[str, list[float]] = {plan: [] for plan in steps}
+    for step in steps.values():
+        step()  # warm-up
+    for _ in range(rounds):
+        for plan, step in steps.items():
+            times[plan].append(step())
+    rows: list[dict[str, float | str | None]] = []
+    memory = {plan: peak_memory(name, plan) for plan in steps}
+    for plan in steps:
+        ratios = [ours / base for ours, base in zip(times[plan], times["fp"], strict=True)]
+        rows.append({
+            "network": name,
+            "plan": plan,
+            "ms": 1e3 * statistics.median(times[plan]),
+            "ratio": statistics.median(ratios),
+            "target": target if plan == plans[0] else None,
+            "peak_mb": memory[plan],
+            "memory_ratio": memory[plan] / memory["fp"],
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--memory", nargs=2, metavar=("NETWORK", "PLAN"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory:
+        step = Step(*arguments.memory)
+        step(), step()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)  # kB on Linux
+        return
+    print(f"training step, {headline()}")
+    rows = [row for name in CASES for row in measure(name, arguments.rounds)]
+    table = plain_table(["network", "plan", "ms", "x float", "target", "peak MB", "x float"], left=2)
+    for row in rows:
+        target = f"<= {row['target']:.2f}" if row["target"] else ""
+        table.add_row(
+            str(row["network"]), str(row["plan"]), f"{row['ms']:.0f}", f"{row['ratio']:.3f}",
+            target, f"{row['peak_mb']:.0f}", f"{row['memory_ratio']:.2f}",
+        )  # fmt: skip
+    print(as_text(table))
+    print(save("train_step", "python benchmarks/train_step.py", rounds=arguments.rounds, rows=rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""calibrate, branches, param_groups and the temperature schedule."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import dbq
+from dbq.activations import RunningClip
+from dbq.errors import DbqError
+
+IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(1600, 4),
+    )  # fmt: skip
+
+
+class TestCalibrate:
+    def test_statistics_are_plain_averages_of_the_hard_network(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        batches = [torch.randn(6, 3, 12, 12) * (1 + i) for i in range(3)]
+        assert dbq.calibrate(net, batches) == 3
+        hard_first = net[0]  # float in dbq-1t; its output statistics can be computed directly
+        means = torch.stack([hard_first(b).mean((0, 2, 3)) for b in batches]).mean(0)
+        variances = torch.stack([hard_first(b).var((0, 2, 3)) for b in batches]).mean(0)
+        # float32 means over 600 values of O(10)
+        torch.testing.assert_close(net[1].running_mean, means.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(net[1].running_var, variances.detach(), rtol=1e-4, atol=1e-4)
+
+    def test_second_norm_sees_hard_weights(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        batch = torch.randn(6, 3, 12, 12)
+        dbq.calibrate(net, [batch])
+        with torch.no_grad():
+            x = torch.relu(nn.functional.batch_norm(
+                net[0](batch), None, None, net[1].weight, net[1].bias, training=True))  # fmt: skip
+            expected = nn.functional.conv2d(x, dbq.branches(net)["3"].weight).mean((0, 2, 3))
+        torch.testing.assert_close(net[4].running_mean, expected, rtol=1e-4, atol=1e-5)
+
+    def test_ranges_modes_and_momentum(self) -> None:
+        net = network()
+        dbq.prepare(net, "fx8-3", IMAGE)
+        net.train()
+        net[1].momentum = 0.3
+        clip = net[0].input_quantizer.clip
+        assert isinstance(clip, RunningClip)
+        clip.limit.fill_(99.0)
+        labelled = [(torch.full((2, 3, 12, 12), 3.0), torch.tensor([0, 1]))]
+        dbq.calibrate(net, labelled)
+        assert clip.limit == 3.0, "the old range is forgotten"
+        assert all(module.training for module in net.modules())
+        assert net[1].momentum == 0.3
+        before = copy.deepcopy(net.state_dict())
+        weights = {k: v for k, v in before.items() if "running" not in k and "limit" not in k}
+        dbq.calibrate(net, iter(labelled))
+        for key, value in weights.items():
+            if "num_batches" not in key:
+                assert torch.equal(net.state_dict()[key], value), key
+
+    def test_no_batches_and_wrong_batches(self) -> None:
+        net = network()
+        with pytest.raises(DbqError, match="no batches"):
+            dbq.calibrate(net, [])
+        with pytest.raises(DbqError, match="a batch is a dict, expected a tensor"):
+            dbq.calibrate(net, [{"x": 1}])
+        assert net[1].momentum == 0.1
+
+
+def test_branches_report_codes_scales_sparsity_and_ratios() -> None:
+    net = network()
+    dbq.prepare(net, "dbq-2t-1", IMAGE)
+    found = dbq.branches(net)
+    assert list(found) == ["3", "6"]
+    net.eval()
+    for name, layer in found.items():
+        module = net.get_submodule(name)
+        assert torch.equal(layer.weight, module.quantized_weight())
+        assert layer.codes.shape == (2, *module.weight.shape)
+        zeros = [(code == 0).sum().item() / code.numel() for code in layer.codes]
+        assert layer.sparsity == pytest.approx(zeros, abs=1e-6)
+        assert (layer.ratios >= 1).all()
+    assert dbq.branches(nn.Linear(2, 2)) == {}
+
+
+def test_quantizer_parameters_get_no_decay() -> None:
+    net = network()
+    dbq.prepare(net, "dbq-2t-4", IMAGE)
+    decayed, free = dbq.param_groups(net, weight_decay=0.1)
+    assert decayed["weight_decay"] == 0.1
+    assert free["weight_decay"] == 0
+    names = {id(p): name for name, p in net.named_parameters()}
+    assert {names[id(p)] for p in free["params"]} == {
+        f"{layer}.weight_quantizer.{p}"
+        for layer in ("3", "6")
+        for p in ("alpha", "gamma_1", "gamma_2", "t")
+    }
+    assert len(decayed["params"]) + len(free["params"]) == len(list(net.parameters()))
+    # With a gradient of zero, SGD moves exactly what decays.
+    optimizer = torch.optim.SGD([decayed, free], lr=1.0)
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    optimizer.step()
+    moved = {n for n, p in net.named_parameters() if not torch.equal(p, before[n])}
+    assert not any("quantizer" in name for name in moved)
+    assert "3.weight" in moved
+    assert len(dbq.param_groups(network(), 0.1)) == 1
+
+
+class TestTemperatureSchedule:
+    def test_paper_schedule(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        schedule = dbq.TemperatureSchedule(net, start=5, increment=2.5)
+        for epoch in range(50):
+            assert net[3].weight_quantizer.temperature == 5 + 2.5 * epoch
+            schedule.step()
+
+    def test_state_and_checkpoint(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        schedule = dbq.TemperatureSchedule(net, start=5, increment=2.5)
+        schedule.step()
+        other = network()
+        dbq.prepare(other, "dbq-1t", IMAGE)
+        resumed = dbq.TemperatureSchedule(other, start=1, increment=1)
+        resumed.load_state_dict(schedule.state_dict())
+        resumed.step()
+        assert other[3].weight_quantizer.temperature == 10
+        assert "3.weight_quantizer.temperature" in net.state_dict()
+
+    def test_errors(self) -> None:
+        with pytest.raises(DbqError, match="call dbq.prepare before"):
+            dbq.TemperatureSchedule(network(), 5, 2.5)
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        with pytest.raises(DbqError, match="expected start > 0"):
+            dbq.TemperatureSchedule(net, 0, 1)
