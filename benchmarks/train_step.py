@@ -10,11 +10,11 @@ of a process of its own which does two steps.
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -59,6 +59,12 @@ def peak_memory(name: str, plan: str) -> float:
     return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
 
 
+def high_water_mark() -> float:
+    """Peak resident MB of this process. (getrusage would include the parent's, across exec.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def measure(name: str, rounds: int) -> list[dict[str, float | str | None]]:
     _, _, plans, target = CASES[name]
     steps = {plan: Step(name, plan) for plan in ["fp", *plans]}
@@ -92,7 +98,7 @@ def main() -> None:
     if arguments.memory:
         step = Step(*arguments.memory)
         step(), step()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)  # kB on Linux
+        print(high_water_mark())
         return
     print(f"training step, {headline()}")
     rows = [row for name in CASES for row in measure(name, arguments.rounds)]

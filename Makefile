@@ -1,0 +1,38 @@
+# Two commands are all a new machine needs: `make demo` and `make test`. The rest is for developers.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check fix bench clean
+
+demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
+	$(BIN)/dbq demo
+
+test: $(READY) check      ## every check and every test
+	$(BIN)/python -m pytest
+
+check: $(READY)           ## lint, formatting, types; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: $(READY)             ## rewrite what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)           ## all benchmarks, one after the other; nothing else should run meanwhile
+	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/prepare_time.py
+	$(BIN)/python benchmarks/calibration.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+
+# The virtual environment, made anew whenever the dependencies change. Always under constraints.txt:
+# torch without it would bring gigabytes of CUDA.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
