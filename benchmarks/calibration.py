@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.data.cifar10 import load_cifar10, normalise
-from dbq.prepare import weight_error
+from dbq.layers import QuantLayer
+from dbq.preparation import weight_error
 from dbq.text import as_text, plain_table
 
 REPOSITORY = Path(__file__).parents[1]
@@ -49,6 +50,8 @@ def total_weight_error(model: nn.Module) -> float:
     error = size = 0.0
     for name in dbq.branches(model):
         layer = model.get_submodule(name)
+        assert isinstance(layer, QuantLayer)
+        assert layer.weight_quantizer is not None
         weight = layer.weight.detach()
         error += (weight_error(layer.weight_quantizer, weight) * float(weight.norm())) ** 2
         size += float(weight.norm()) ** 2
@@ -67,8 +70,8 @@ def main() -> None:
     try:
         test, labels = load_cifar10(arguments.data, "test")
         train, _ = load_cifar10(arguments.data, "train")
-    except dbq.DbqError as error:
-        print(f"skipped: {error} (--data DIR)")
+    except dbq.DbqError as missing:
+        print(f"skipped: {missing} (--data DIR)")
         return
     test, train = normalise(test, MEAN, STD), normalise(train[:CALIBRATION_IMAGES], MEAN, STD)
 
@@ -92,10 +95,12 @@ def main() -> None:
         rows.append({"plan": name, "initialisation": init, "error": error, "top1": before,
                      "calibrated": after, "target": target})  # fmt: skip
     for row in rows:
-        after = "" if row["calibrated"] is None else f"{row['calibrated']:.2f}"
-        target = f">= {row['target']:g}" if row["target"] else ""
-        table.add_row(str(row["plan"]), str(row["initialisation"]), f"{row['error']:.3f}",
-                      f"{row['top1']:.2f}", after, target)  # fmt: skip
+        table.add_row(
+            str(row["plan"]), str(row["initialisation"]), f"{row['error']:.3f}",
+            f"{row['top1']:.2f}",
+            "" if row["calibrated"] is None else f"{row['calibrated']:.2f}",
+            "" if row["target"] is None else f">= {row['target']:g}",
+        )  # fmt: skip
     print(as_text(table))
     print(save("calibration", "python benchmarks/calibration.py", rows=rows))
 

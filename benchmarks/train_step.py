@@ -47,7 +47,7 @@ class Step:
 
     def __call__(self) -> float:
         start = time.perf_counter()
-        F.cross_entropy(self.model(self.images), self.labels).backward()
+        torch.autograd.backward(F.cross_entropy(self.model(self.images), self.labels))
         self.optimizer.step()
         self.optimizer.zero_grad()
         return time.perf_counter() - start
@@ -102,7 +102,9 @@ def main() -> None:
         return
     print(f"training step, {headline()}")
     rows = [row for name in CASES for row in measure(name, arguments.rounds)]
-    table = plain_table(["network", "plan", "ms", "x float", "target", "peak MB", "x float"], left=2)
+    table = plain_table(
+        ["network", "plan", "ms", "x float", "target", "peak MB", "x float"], left=2
+    )
     for row in rows:
         target = f"<= {row['target']:.2f}" if row["target"] else ""
         table.add_row(

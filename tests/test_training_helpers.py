@@ -140,7 +140,7 @@ class TestTemperatureSchedule:
         assert "3.weight_quantizer.temperature" in net.state_dict()
 
     def test_errors(self) -> None:
-        with pytest.raises(DbqError, match="call dbq.prepare before"):
+        with pytest.raises(DbqError, match=r"call dbq\.prepare before"):
             dbq.TemperatureSchedule(network(), 5, 2.5)
         net = network()
         dbq.prepare(net, "dbq-1t", IMAGE)

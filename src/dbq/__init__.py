@@ -17,31 +17,31 @@ from typing import TYPE_CHECKING, Any
 from dbq.version import __version__
 
 if TYPE_CHECKING:
-    from dbq.branches import Branches, branches
-    from dbq.calibrate import calibrate
-    from dbq.cost import Cost, cost
+    from dbq.calibration import calibrate
+    from dbq.costs import Cost, cost
+    from dbq.decomposition import Branches, branches
     from dbq.errors import DbqError
     from dbq.models import create_model
-    from dbq.param_groups import param_groups
+    from dbq.optimizer import param_groups
     from dbq.plan import PLANS, LayerPlan, Plan, load_plan
-    from dbq.prepare import Summary, prepare
+    from dbq.preparation import Summary, prepare
     from dbq.schedule import TemperatureSchedule
 
 _HOME = {
-    "Branches": "dbq.branches",
-    "branches": "dbq.branches",
-    "calibrate": "dbq.calibrate",
-    "Cost": "dbq.cost",
-    "cost": "dbq.cost",
+    "Branches": "dbq.decomposition",
+    "branches": "dbq.decomposition",
+    "calibrate": "dbq.calibration",
+    "Cost": "dbq.costs",
+    "cost": "dbq.costs",
     "DbqError": "dbq.errors",
     "create_model": "dbq.models",
-    "param_groups": "dbq.param_groups",
+    "param_groups": "dbq.optimizer",
     "PLANS": "dbq.plan",
     "LayerPlan": "dbq.plan",
     "Plan": "dbq.plan",
     "load_plan": "dbq.plan",
-    "Summary": "dbq.prepare",
-    "prepare": "dbq.prepare",
+    "Summary": "dbq.preparation",
+    "prepare": "dbq.preparation",
     "TemperatureSchedule": "dbq.schedule",
 }
 

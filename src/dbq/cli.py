@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -131,10 +133,10 @@ def cost(
     """
     import torch
 
-    from dbq.cost import cost as cost_of
+    from dbq.costs.rules import cost as cost_of
     from dbq.models import create_model, input_size
     from dbq.plan import load_plan
-    from dbq.prepare import prepare
+    from dbq.preparation import prepare
 
     chosen = load_plan(plan)
     network = create_model(model, num_classes=classes, width=width, weights=weights)
@@ -162,7 +164,7 @@ def tables(as_json: JsonOption = False) -> None:
       dbq tables
       dbq tables --json
     """
-    from dbq.tables import paper_tables
+    from dbq.paper.tables import paper_tables
 
     found = paper_tables()
     if as_json:
@@ -171,6 +173,67 @@ def tables(as_json: JsonOption = False) -> None:
     typer.echo("\n\n".join(str(table) for table in found))
     typer.echo("\n✓ ours rounds to the printed figure, ≠ it does not; - cannot be or need not be")
     typer.echo("computed; / not given in the paper. Accuracies are the paper's.")
+
+
+@app.command()
+def demo(as_json: JsonOption = False) -> None:
+    """The whole story in a minute, on real data that needs no download.
+
+    Trains a small MobileNetV1 on scikit-learn's handwritten digits, quantizes it by three plans,
+    fine-tunes each, and prints accuracies and costs.
+
+    \b
+    Examples:
+      dbq demo
+      dbq demo --json
+    """
+    from dbq.demo import results_table, run, to_json
+
+    with _epoch_bars(quiet=as_json) as progress:
+        rows = run(progress)
+    if as_json:
+        print_json(to_json(rows))
+        return
+    typer.echo(results_table(rows))
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """What this machine has, and what dbq will use of it.
+
+    \b
+    Examples:
+      dbq doctor
+      dbq doctor --json
+    """
+    from dbq.doctor import examine
+
+    found = examine()
+    if as_json:
+        print_json(found)
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        typer.echo(f"{name:{width}}  {value}")
+
+
+@contextmanager
+def _epoch_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """One progress bar for each piece of work, on stderr; plain silence if `quiet`."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = [TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn()]
+    console = Console(stderr=True)
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=quiet) as bars:
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        yield progress
 
 
 def main() -> None:

@@ -76,6 +76,7 @@ class QuantLinear(_QuantizedLayer, nn.Linear):
 
 QuantLayer = QuantConv2d | QuantLinear
 
+
 def _quantized_class(module: nn.Module) -> type[QuantLayer] | None:
     """The class to turn `module` into, if that keeps what its own forward does."""
     kind = type(module)

@@ -20,7 +20,7 @@ def linear_temperature(epoch: int, start: float, increment: float) -> float:
 class TemperatureSchedule:
     """Sets the temperature of all branch quantizers of a model; `step()` once after each epoch.
 
-    >>> from dbq.prepare import prepare
+    >>> from dbq.preparation import prepare
     >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1))
     >>> _ = prepare(net, "dbq-1t", torch.zeros(1, 3, 8, 8))

@@ -28,7 +28,8 @@ def test_values(bits: int, per_channel: bool) -> None:
     for kernel, row in zip(quantized, w.flatten(1), strict=True):
         peak = float((row if per_channel else w).abs().max())
         expected = by_hand(row.tolist(), peak, bits)
-        assert all(math.isclose(a, b, rel_tol=1e-14) for a, b in zip(kernel.tolist(), expected))
+        for found, wanted in zip(kernel.tolist(), expected, strict=True):
+            assert math.isclose(found, wanted, rel_tol=1e-14)
 
 
 @pytest.mark.parametrize("bits", range(2, 9))

@@ -36,10 +36,14 @@ def _read(path: Path) -> np.ndarray:
             f"cannot read {path}: {error.strerror}; expected CIFAR-10's binary version there"
         ) from None
     if raw.size != PER_FILE * RECORD:
-        raise DataError(f"{path} has {raw.size} bytes, expected {PER_FILE * RECORD}: fetch it again")
+        raise DataError(
+            f"{path} has {raw.size} bytes, expected {PER_FILE * RECORD}: fetch it again"
+        )
     records = raw.reshape(PER_FILE, RECORD)
     if records[:, 0].max() > 9:
-        raise DataError(f"{path} has a label {records[:, 0].max()}, expected 0 to 9: fetch it again")
+        raise DataError(
+            f"{path} has a label {records[:, 0].max()}, expected 0 to 9: fetch it again"
+        )
     return records
 
 

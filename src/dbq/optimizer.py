@@ -14,7 +14,7 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
     Decay pulls weights towards zero; thresholds and scales have no reason to go there.
 
-    >>> from dbq.prepare import prepare
+    >>> from dbq.preparation import prepare
     >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1))
     >>> _ = prepare(net, "dbq-2t-1", torch.zeros(1, 3, 8, 8))

@@ -5,14 +5,11 @@ Nothing is changed until every layer's quantizers are made, so an error leaves t
 
 from __future__ import annotations
 
-import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 from dbq.activations import BatchNormClip, ConstantClip, InputQuantizer, RunningClip
@@ -23,6 +20,7 @@ from dbq.plan import LayerPlan, Plan, load_plan
 from dbq.quantizers import weight_quantizer
 from dbq.quantizers.weights import WeightQuantizer
 from dbq.roles import LayerCall, WeightLayer, layer_calls
+from dbq.text import as_text, plain_table
 
 
 @dataclass(frozen=True)
@@ -50,25 +48,13 @@ class Summary:
         """A dict of plain values: plan, layers (a row each), notes."""
         return asdict(self)
 
-    def table(self) -> Table:
-        """The rows as a rich table."""
-        table = Table(title=f"plan {self.plan}", title_justify="left")
-        for heading in ("layer", "role", "shape", "weight", "input", "clip"):
-            table.add_column(heading, no_wrap=heading != "clip", overflow="fold")
-        table.add_column("error", justify="right")
+    def __str__(self) -> str:
+        table = plain_table(["layer", "role", "shape", "weight", "input", "clip", "error"], left=6)
         for row in self.layers:
             error = "" if row.weight_error is None else f"{row.weight_error:.3f}"
             shape = "x".join(map(str, row.shape))
             table.add_row(row.name, row.role, shape, row.weight, row.input, row.clip, error)
-        return table
-
-    def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=110)
-        console.print(self.table())
-        for note in self.notes:
-            console.print(f"note: {note}", markup=False, highlight=False)
-        assert isinstance(console.file, io.StringIO)
-        return console.file.getvalue().rstrip()
+        return as_text(f"plan {self.plan}", table, *(f"note: {note}" for note in self.notes))
 
 
 def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Summary:

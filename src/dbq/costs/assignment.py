@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from dbq.census import LayerRow, Row, branches, dense_taps
+from dbq.costs.census import LayerRow, Row, branches, dense_taps
 from dbq.errors import NoMatchError, PlanError, closest
 from dbq.plan import LayerPlan, Plan
 from dbq.precision import Precision
@@ -19,7 +19,7 @@ def assign(rows: Iterable[Row], plan: Plan, sparsity: Sparsity | None = None) ->
     A name or pattern that matches no layer, or a plan that quantizes none, is a NoMatchError.
 
     >>> from torch import nn, zeros
-    >>> from dbq.census import take_census
+    >>> from dbq.costs.census import take_census
     >>> from dbq.plan import uniform_plan
     >>> rows = take_census(nn.Linear(10, 3), zeros(1, 10)).rows
     >>> assign(rows, uniform_plan("w4", 4, 8), {"": 0.5})[0].nonzero

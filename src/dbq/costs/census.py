@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dbq.costs.watch import Events, Pooled, Ran, watch
 from dbq.plan import Role
 from dbq.precision import FLOAT, Precision
 from dbq.roles import WeightLayer, role_of
-from dbq.watch import Events, Pooled, Ran, watch
 
 # Submodules whose parameters only say how a weight is made; rule 3 counts none of them.
 MAKES_WEIGHTS = {"weight_quantizer", "input_quantizer", "parametrizations"}

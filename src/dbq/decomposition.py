@@ -41,7 +41,7 @@ class Branches:
 def branches(model: nn.Module) -> dict[str, Branches]:
     """Codes and scales of every layer with branched weights, by layer name.
 
-    >>> from dbq.prepare import prepare
+    >>> from dbq.preparation import prepare
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1))
     >>> _ = prepare(net, "dbq-2t-1", torch.zeros(1, 3, 8, 8))
     >>> layer = branches(net)["1"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from dbq import paper
-from dbq.assignment import assign
-from dbq.census import LayerRow, Row, take_census
-from dbq.cost import Cost, fold, representation, storage
+from dbq.costs.assignment import assign
+from dbq.costs.census import LayerRow, Row, take_census
+from dbq.costs.rules import Cost, fold, representation, storage
 from dbq.models import create_model, input_size
-from dbq.paper import NOT_GIVEN, Printed, PrintedTable
+from dbq.paper import printed as paper
+from dbq.paper.printed import NOT_GIVEN, Printed, PrintedTable
 from dbq.plan import PLANS
 from dbq.text import as_text, plain_table
 

@@ -123,7 +123,7 @@ def test_untraceable_model_falls_back_and_says_so() -> None:
     (note,) = summary.notes
     assert "cannot be traced" in note
     assert "running range" in note
-    assert note in str(summary)
+    assert note in " ".join(str(summary).split())
     net.train()(IMAGE).sum().backward()
 
 
@@ -231,9 +231,10 @@ def test_torch_compile_of_a_prepared_model(plan: str) -> None:
     twin = copy.deepcopy(net)
     compiled(IMAGE).square().sum().backward()
     twin(IMAGE).square().sum().backward()
+    largest = max(float(p.grad.abs().max()) for p in twin.parameters())
     for (name, a), (_, b) in zip(net.named_parameters(), twin.named_parameters(), strict=True):
-        # float32 sums over 512 pixels in another order, relative to the largest gradient
-        torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-4 * float(b.grad.abs().max()))
+        # float32 sums over 512 pixels in another order; some gradients are zero but for rounding
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-6 * largest)
         assert torch.isfinite(a.grad).all(), name
 
 
@@ -249,7 +250,9 @@ def test_autocast_trains() -> None:
 # ---------------------------------------------------------------- refusals
 
 
-def refused(plan: Plan | str, error: type[Exception], match: str, net: nn.Module | None = None) -> None:
+def refused(
+    plan: Plan | str, error: type[Exception], match: str, net: nn.Module | None = None
+) -> None:
     net = net or Net()
     state, kinds = copy.deepcopy(net.state_dict()), [type(m) for m in net.modules()]
     with pytest.raises(error, match=match) as caught:
@@ -316,14 +319,18 @@ def test_twice_is_an_error() -> None:
 
 def test_bad_methods_and_options() -> None:
     refused(Plan("p", default=of("2B")), PlanError, "binary weights .2B. need a method")
-    refused(Plan("p", default=of("2T", method="dqb")), PlanError, "no quantizer 'dqb'; closest: dbq")
+    refused(
+        Plan("p", default=of("2T", method="dqb")), PlanError, "no quantizer 'dqb'; closest: dbq"
+    )
     refused(Plan("p", default=of(8, method="dbq")), PlanError, "'dbq' makes ternary weights, .* 8b")
     refused(Plan("p", default=of("2T", init="kmean")), PlanError, "closest: kmeans")
     refused(Plan("p", default=of("2T", inti="x")), PlanError, "method 'dbq': .*'inti'")
 
 
 def test_input_that_does_not_fit() -> None:
-    with pytest.raises(LayerError, match=r"does not run on the example input of shape \(1, 4, 8, 8\)"):
+    with pytest.raises(
+        LayerError, match=r"does not run on the example input of shape \(1, 4, 8, 8\)"
+    ):
         dbq.prepare(Net(), "fx8-3", torch.zeros(1, 4, 8, 8))
 
 

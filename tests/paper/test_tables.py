@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dbq import paper
-from dbq.assignment import assign
-from dbq.census import LayerRow
-from dbq.cost import Cost
-from dbq.plan import LayerPlan, Plan
-from dbq.precision import Precision
-from dbq.tables import (
+from dbq.costs.assignment import assign
+from dbq.costs.census import LayerRow
+from dbq.costs.rules import Cost
+from dbq.paper import printed as paper
+from dbq.paper.tables import (
     Figure,
     Table,
     implied_sparsity,
@@ -24,8 +22,10 @@ from dbq.tables import (
     paper_tables,
     published_sparsity,
 )
+from dbq.plan import LayerPlan, Plan
+from dbq.precision import Precision
 
-TEX = Path(__file__).parents[2] / "shared" / "paper" / "dbq-eccv2020.tex"
+TEX = Path(__file__).parents[3] / "shared" / "paper" / "dbq-eccv2020.tex"
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_wake_words_ratio() -> None:
     """Stated in section 4.4: width 0.25 with 2T has 30 % less C_R than width 0.375 with 1T."""
     import torch
 
-    from dbq.cost import plan_cost
+    from dbq.costs.rules import plan_cost
     from dbq.models import create_model
 
     C_R = []
