@@ -25,6 +25,7 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/prepare_time.py
 	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/readme.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,14 @@ def test_with_layers_leaves_a_layer_float() -> None:
     assert plan.choose("fc", "last").is_float
     assert plan.choose("pw", "pointwise").weight == Precision("ternary", 1)
     assert load_plan("dbq-2t-4").names == {}, "the shipped plan is not touched"
+
+
+def test_none_and_copies() -> None:
+    plan = Plan("p", default=of(8), names={"fc": None})  # type: ignore[dict-item]
+    assert plan.choose("fc", "last").is_float
+    assert copy.deepcopy(plan) == plan == pickle.loads(pickle.dumps(plan))
+    with pytest.raises(TypeError):
+        plan.names["fc"] = of(4)  # type: ignore[index]
 
 
 def test_precision_text() -> None:

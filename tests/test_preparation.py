@@ -289,6 +289,15 @@ def test_layers_that_cannot_be_quantized() -> None:
     assert summary.notes == ("0 stays float: Padded is a subclass with a forward of its own",)
 
 
+def test_parametrized_layers_are_left_alone() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
+    torch.nn.utils.parametrizations.weight_norm(net[1])
+    summary = dbq.prepare(net, "fx8-3", IMAGE)
+    (note,) = summary.notes
+    assert note.startswith("1 stays float: it is parametrized")
+    net.train()(IMAGE).sum().backward()
+
+
 def test_unreached_layers_are_reported() -> None:
     class Unused(nn.Module):
         def __init__(self) -> None:

@@ -69,6 +69,12 @@ def test_examples_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out
 
 
+def test_readme_numbers_are_those_of_results() -> None:
+    script = [sys.executable, str(ROOT / "benchmarks" / "readme.py"), "--check"]
+    run = subprocess.run(script, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_readme_code_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks, "the README shows Python code"

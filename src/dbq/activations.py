@@ -53,15 +53,17 @@ class BatchNormClip(nn.Module):
 class ConstantClip(nn.Module):
     """c is a constant, as in ReLU6."""
 
+    clip: Tensor
+
     def __init__(self, clip: float) -> None:
         super().__init__()
-        self.clip = clip
+        self.register_buffer("clip", torch.tensor(clip), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tensor(self.clip, device=x.device)
+        return self.clip
 
     def extra_repr(self) -> str:
-        return f"{self.clip:g}"
+        return f"{float(self.clip):g}"
 
 
 class RunningClip(nn.Module):

@@ -188,7 +188,9 @@ def demo(as_json: JsonOption = False) -> None:
       dbq demo --json
     """
     from dbq.demo import results_table, run, to_json
+    from dbq.memory import keep_freed_memory
 
+    keep_freed_memory()
     with _epoch_bars(quiet=as_json) as progress:
         rows = run(progress)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from dbq.activations import InputQuantizer, RunningClip
 from dbq.errors import LayerError
@@ -96,6 +97,8 @@ def why_not_quantizable(module: nn.Module) -> str | None:
     kind = type(module).__name__
     if isinstance(module, QuantLayer):
         return "it is quantized already: prepare a float model once"
+    if is_parametrized(module):
+        return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
     if _quantized_class(module):
         return None
     if isinstance(module, nn.Conv2d | nn.Linear):
@@ -113,9 +116,9 @@ def quantize_layer(
     The object stays the same: whoever holds it, or its parameters and hooks, still does. That
     keeps shared layers shared and optimizers valid.
     """
-    quantized_class = _quantized_class(module)
-    if quantized_class is None:
-        raise LayerError(why_not_quantizable(module))
+    reason, quantized_class = why_not_quantizable(module), _quantized_class(module)
+    if reason or quantized_class is None:
+        raise LayerError(reason)
     module.__class__ = quantized_class
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)

@@ -89,11 +89,14 @@ class Plan:
     default: LayerPlan = FLOAT_LAYER
     roles: Mapping[Role, LayerPlan] = field(default_factory=dict)
     patterns: Mapping[str, LayerPlan] = field(default_factory=dict)
-    names: Mapping[str, LayerPlan] = field(default_factory=dict)
+    names: Mapping[str, LayerPlan] = field(default_factory=dict)  # None leaves a layer float
     clip: Clip = "bn"
     k: float = 6.0
 
     def __post_init__(self) -> None:
+        for table in ("roles", "patterns", "names"):
+            rules = {key: rule or FLOAT_LAYER for key, rule in getattr(self, table).items()}
+            object.__setattr__(self, table, MappingProxyType(rules))
         for role in self.roles:
             if role not in ROLES:
                 raise PlanError(f"plan {self.name}: no role {role!r}; {closest(role, ROLES)}")
@@ -133,6 +136,10 @@ class Plan:
         """A copy with more rules by exact name; None leaves the layer float."""
         extra = {name: rule or FLOAT_LAYER for name, rule in layers.items()}
         return replace(self, names={**self.names, **extra})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        tables = (dict(self.roles), dict(self.patterns), dict(self.names))
+        return Plan, (self.name, self.default, *tables, self.clip, self.k)
 
     def to_toml(self) -> str:
         """The plan as TOML; `Plan.from_toml` reads it back to an equal plan."""

@@ -124,11 +124,12 @@ class BranchQuantizer(WeightQuantizer):
 def initial_parameters(weight: Tensor, branches: int, init: str = "alternate") -> Parameters:
     """alpha, gamma_1, gamma_2, t fitted to each kernel of `weight`.
 
-    A kernel of zeros gets gamma_1 = gamma_2 = 1, the default levels, and so quantizes to zeros.
+    A kernel of zeros (or of numbers too small to have an inverse in float32) gets gamma_1 =
+    gamma_2 = 1, levels of no consequence, and quantizes to zeros.
     """
-    w = per_kernel(weight).double()
+    w = per_kernel(weight.detach()).cpu().double()  # not every device has doubles
     peak = w.abs().amax(dim=1, keepdim=True)
-    gamma_2 = torch.where(peak > 0, peak, 1.0)
+    gamma_2 = torch.where(peak >= torch.finfo(torch.float32).tiny, peak, 1.0)
     alpha, t = INITIALISATIONS[init](w / gamma_2, level_codes(branches).double())
     return Parameters(alpha, 1 / gamma_2, gamma_2, t)
 
