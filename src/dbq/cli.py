@@ -187,10 +187,11 @@ def demo(as_json: JsonOption = False) -> None:
       dbq demo
       dbq demo --json
     """
-    from dbq.demo import results_table, run, to_json
-    from dbq.memory import keep_freed_memory
+    import torch
 
-    keep_freed_memory()
+    from dbq.demo import results_table, run, to_json
+
+    torch.set_num_threads(1)  # 8x8 images: more threads would only wait for each other
     with _epoch_bars(quiet=as_json) as progress:
         rows = run(progress)
     if as_json:
