@@ -32,7 +32,7 @@ clean:
 
 # The virtual environment, made anew whenever the dependencies change. Always under constraints.txt:
 # torch without it would bring gigabytes of CUDA.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py native/staircase.cpp
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"

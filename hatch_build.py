@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sysconfig
@@ -20,13 +21,13 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        compiler = os.environ.get("CXX") or next(
-            filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None
-        )
-        if compiler is None:
-            raise SystemExit("dbq needs a C++17 compiler (g++ or clang++) to build; or set CXX")
+        found = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+        compiler = shlex.split(os.environ.get("CXX") or found or "")
+        if not compiler:
+            self.app.display_warning("no C++ compiler: dbq will train by torch calls, more slowly")
+            return
         partial = root / LIBRARY.with_suffix(".partial")
-        subprocess.run([compiler, *FLAGS, str(root / SOURCE), "-o", str(partial)], check=True)
+        subprocess.run([*compiler, *FLAGS, str(root / SOURCE), "-o", str(partial)], check=True)
         partial.replace(root / LIBRARY)
         build_data["artifacts"].append(str(LIBRARY))
         build_data["pure_python"] = False

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 import dbq
 from dbq.activations import BatchNormClip, ConstantClip, RunningClip
@@ -103,6 +105,101 @@ def test_a_layer_called_on_unlike_tensors_gets_a_running_range() -> None:
     clip = clip_of(net, "b")
     assert isinstance(clip, RunningClip)
     assert net.b.input_quantizer.signed
+
+
+def clips(net: nn.Module, plan: str = "fx8-3") -> dict[str, str]:
+    return {row.name: row.clip for row in dbq.prepare(net, plan, IMAGE).layers}
+
+
+class Between(nn.Module):
+    """conv a, batch norm, something given, conv b, conv c."""
+
+    def __init__(self, something: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.b, self.c = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)
+        self.something = something
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c(self.b(self.something(self.norm(self.a(x)))))
+
+
+def written_in_place(y: Tensor) -> Tensor:
+    y = y.relu()
+    y.sub_(0.5)
+    return y
+
+
+def view_written_in_place(y: Tensor) -> Tensor:
+    y = y.relu()
+    y.flatten(1).mul_(-1.0)
+    return y
+
+
+def shared_with_in_place(y: Tensor) -> Tensor:
+    F.relu(y, inplace=True)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("something", "clip"),
+    [
+        (lambda y: y, "±bn norm"),
+        (F.relu, "bn norm"),
+        (lambda y: y.relu_(), "bn norm"),
+        (lambda y: F.relu(y, inplace=True), "bn norm"),
+        (lambda y: F.relu6(y)[:, :].contiguous().view(2, 4, 16, 16), "bn norm"),
+        (lambda y: torch.cat(y.relu().chunk(2, 1), 1), "range"),
+        (written_in_place, "±range"),
+        (view_written_in_place, "±range"),
+        (shared_with_in_place, "±range"),
+        (lambda y: F.avg_pool2d(y.relu(), 2), "range"),
+        (lambda y: F.dropout(y.relu(), 0.5), "range"),
+        (lambda y: torch.add(y.relu(), y.relu(), alpha=-1), "±range"),
+        (lambda y: torch.mul(y.relu(), other=-1.0), "±range"),
+        (lambda y: y.relu() * -1.0, "±range"),
+        (lambda y: y.relu() * 2.0, "range"),
+        (lambda y: y.relu() + y, "±range"),
+        (lambda y: y.relu() * torch.sigmoid(y), "range"),
+        (lambda y: torch.sigmoid(y) * y, "±range"),
+        (lambda y: y.relu() - 1.0, "±range"),
+        (lambda y: y / y.norm(dim=1, keepdim=True), "±range"),
+        (F.silu, "±range"),
+    ],
+)
+def test_what_stands_between_batch_norm_and_layer(
+    something: Callable[[Tensor], Tensor], clip: str
+) -> None:
+    assert clips(Between(something))["b"] == clip
+
+
+def test_in_place_sum_is_not_the_batch_norms_range() -> None:
+    class Residual(Between):
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.norm(self.a(x))
+            z.add_(100.0)
+            return self.c(self.b(F.relu(z)))
+
+    assert clips(Residual(F.relu))["b"] == "range"
+
+
+def test_tracing_leaves_no_trace() -> None:
+    class Remembers(Between):
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen = self.norm(self.a(x))
+            return self.c(self.b(self.seen))
+
+    net = Remembers(F.relu)
+    dbq.prepare(net, "fx8-3", IMAGE)
+    assert isinstance(net.seen, Tensor)
+
+
+def test_layers_called_by_keyword() -> None:
+    class ByKeyword(Between):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.c(input=self.b(input=F.relu(self.norm(self.a(input=x)))))
+
+    assert clips(ByKeyword(F.relu)) == {"a": "±range", "b": "bn norm", "c": "±range"}
 
 
 def test_untraceable_model_falls_back_and_says_so() -> None:
@@ -284,9 +381,9 @@ def test_layers_that_cannot_be_quantized() -> None:
             return super().forward(F.pad(input, (0, 1, 0, 1)))
 
     net = nn.Sequential(Padded(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
-    refused(Plan("p", names={"0": of("8b")}), LayerError, "forward of its own", net)
+    refused(Plan("p", names={"0": of("8b")}), LayerError, "Padded is a subclass of", net)
     summary = dbq.prepare(net, "fx8-3", IMAGE)
-    assert summary.notes == ("0 stays float: Padded is a subclass with a forward of its own",)
+    assert summary.notes == ("0 stays float: Padded is a subclass of Conv2d or Linear",)
 
 
 def test_parametrized_layers_are_left_alone() -> None:
@@ -296,6 +393,55 @@ def test_parametrized_layers_are_left_alone() -> None:
     (note,) = summary.notes
     assert note.startswith("1 stays float: it is parametrized")
     net.train()(IMAGE).sum().backward()
+
+
+def test_layers_that_would_not_work_are_left_alone_and_named() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1), nn.ConvTranspose2d(4, 4, 2),
+                        nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))  # fmt: skip
+    net[1].forward = lambda x: x  # what some wrapping libraries do
+    prune.l1_unstructured(net[3], "weight", 0.5)
+    notes = dbq.prepare(net, "fx8-3", IMAGE).notes
+    assert [note.split(" stays float: ")[0] for note in sorted(notes)] == ["1", "2", "3"]
+    assert "ConvTranspose2d is not a Conv2d" in notes[1]
+
+
+def test_quantizers_follow_the_mode_of_their_layer() -> None:
+    net = Net()
+    net.pw.eval()
+    dbq.prepare(net, "dbq-2t-4", IMAGE)
+    assert not net.pw.weight_quantizer.training
+    assert net.shared.weight_quantizer.training
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("cast", ["before", "after"])
+def test_other_data_types(dtype: torch.dtype, cast: str) -> None:
+    net = Net()
+    if cast == "before":
+        net = net.to(dtype)
+        dbq.prepare(net, "dbq-2t-4", IMAGE.to(dtype))
+    else:
+        dbq.prepare(net, "dbq-2t-4", IMAGE)
+        net = net.to(dtype)
+    images = IMAGE.to(dtype)
+    dbq.calibrate(net, [images])
+    output = net.train()(images)
+    assert output.dtype == dtype
+    output.float().square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters())
+    net.eval()
+    for name, layer in dbq.branches(net).items():
+        used = net.get_submodule(name).quantized_weight()
+        assert torch.equal(layer.weight.to(used.dtype), used), name
+
+
+def test_nan_float_checkpoint_names_the_layer() -> None:
+    net = Net()
+    dbq.prepare(net, "dbq-2t-4", IMAGE)
+    state = Net().state_dict()
+    state["pw.weight"][0, 0] = torch.nan
+    with pytest.raises(WeightsError, match="layer pw: 1 of 64 weights"):
+        net.load_state_dict(state)
 
 
 def test_unreached_layers_are_reported() -> None:
@@ -332,11 +478,49 @@ def test_bad_methods_and_options() -> None:
         Plan("p", default=of("2T", method="dqb")), PlanError, "no quantizer 'dqb'; closest: dbq"
     )
     refused(Plan("p", default=of(8, method="dbq")), PlanError, "'dbq' makes ternary weights, .* 8b")
+    refused(
+        Plan("p", default=of("2T", init=3)), PlanError, "option init = 3 of 'dbq': expected str"
+    )
+    refused(
+        Plan("p", default=of(8, per_channel="no")), PlanError, "per_channel = 'no'.*expected bool"
+    )
+    refused(None, PlanError, "not a NoneType")  # type: ignore[arg-type]
     refused(Plan("p", default=of("2T", init="kmean")), PlanError, "closest: kmeans")
-    refused(Plan("p", default=of("2T", inti="x")), PlanError, "method 'dbq': .*'inti'")
+    refused(
+        Plan("p", default=of("2T", inti="x")),
+        PlanError,
+        "method 'dbq' has no option 'inti'; closest: init",
+    )
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    net = Net()
+    net.pw.weight.requires_grad_(False)
+    dbq.prepare(net, "dbq-2t-1", IMAGE)
+    assert not any(p.requires_grad for p in net.pw.weight_quantizer.parameters())
+    assert all(p.requires_grad for p in net.shared.weight_quantizer.parameters())
+
+
+def test_models_without_weights_or_of_no_use() -> None:
+    with torch.device("meta"):
+        net = Net()
+    with pytest.raises(LayerError, match="meta device: load its weights first"):
+        dbq.prepare(net, "fx8-3", IMAGE.to("meta"))
+    with pytest.raises(LayerError, match="a str is not a torch model"):
+        dbq.prepare("resnet20", "fx8-3", IMAGE)  # type: ignore[arg-type]
+
+
+def test_empty_batch() -> None:
+    net = Net()
+    dbq.prepare(net, "fx8-3", IMAGE)
+    dbq.calibrate(net, [IMAGE])
+    assert net.eval()(IMAGE[:0]).shape == (0, 5)
 
 
 def test_input_that_does_not_fit() -> None:
+    with pytest.raises(LayerError, match="example input of type dict: ") as caught:
+        dbq.prepare(Net(), "fx8-3", {"x": IMAGE})
+    assert "\n" not in str(caught.value)
     with pytest.raises(
         LayerError, match=r"does not run on the example input of shape \(1, 4, 8, 8\)"
     ):

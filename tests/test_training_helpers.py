@@ -67,11 +67,53 @@ class TestCalibrate:
             if "num_batches" not in key:
                 assert torch.equal(net.state_dict()[key], value), key
 
+    def test_ranges_are_averages_in_any_order(self) -> None:
+        for peaks in ([1.0, 10.0, 4.0], [10.0, 4.0, 1.0]):
+            net = network()
+            dbq.prepare(net, "fx8-3", IMAGE)
+            dbq.calibrate(net, [torch.full((1, 3, 12, 12), peak) for peak in peaks])
+            assert float(net[0].input_quantizer.clip.limit) == pytest.approx(5.0, rel=1e-6)
+
+    def test_models_with_several_inputs(self) -> None:
+        class Sum(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm = nn.BatchNorm2d(3)
+
+            def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+                return self.norm(a + b)
+
+        net = Sum()
+        a, b = torch.ones(2, 3, 4, 4), torch.full((2, 3, 4, 4), 2.0)
+        dbq.calibrate(net, [(a, b, "label")], inputs=2)
+        assert (net.norm.running_mean == 3).all()
+
+    def test_an_error_leaves_everything_as_it_was(self) -> None:
+        net = network()
+        dbq.prepare(net, "fx8-3", IMAGE)
+        dbq.calibrate(net, [torch.randn(4, 3, 12, 12)])
+        before = copy.deepcopy(net.state_dict())
+        with pytest.raises(DbqError, match="NoneType"):
+            dbq.calibrate(net, [torch.randn(4, 3, 12, 12), None])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key
+
+    def test_what_no_batch_reaches_keeps_its_statistics(self) -> None:
+        net = network()
+        net.append(nn.Identity())
+        net[-1].spare = nn.BatchNorm2d(4)
+        net[-1].spare.running_mean.fill_(2.5)
+        net[-1].without = nn.BatchNorm2d(4, track_running_stats=False)
+        dbq.calibrate(net, [torch.randn(4, 3, 12, 12)])
+        assert (net[-1].spare.running_mean == 2.5).all()
+
     def test_no_batches_and_wrong_batches(self) -> None:
         net = network()
+        with pytest.raises(DbqError, match=r"give a list of them, \[images\]"):
+            dbq.calibrate(net, torch.randn(4, 3, 12, 12))
         with pytest.raises(DbqError, match="no batches"):
             dbq.calibrate(net, [])
-        with pytest.raises(DbqError, match="a batch is a dict, expected a tensor"):
+        with pytest.raises(DbqError, match="found a dict, expected a tensor"):
             dbq.calibrate(net, [{"x": 1}])
         assert net[1].momentum == 0.1
 
@@ -140,7 +182,7 @@ class TestTemperatureSchedule:
         assert "3.weight_quantizer.temperature" in net.state_dict()
 
     def test_errors(self) -> None:
-        with pytest.raises(DbqError, match=r"call dbq\.prepare before"):
+        with pytest.raises(DbqError, match=r"call dbq\.prepare first"):
             dbq.TemperatureSchedule(network(), 5, 2.5)
         net = network()
         dbq.prepare(net, "dbq-1t", IMAGE)

@@ -81,8 +81,10 @@ class RunningClip(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
+        if not x.numel():
+            return self.limit.clamp(min=SMALLEST_CLIP)
         low, high = x.detach().aminmax()
-        largest = torch.maximum(-low, high).float()
+        largest = torch.maximum(-low, high).to(self.limit.dtype)
         if self.training:
             moved = torch.lerp(self.limit, largest, self.momentum)
             self.limit.copy_(torch.where(self.limit > 0, moved, largest))
@@ -118,8 +120,7 @@ class InputQuantizer(nn.Module):
         return step
 
     def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
-            result: Tensor = _RoundAndClip.apply(x, self.scale(x), *self.code_range)  # type: ignore[no-untyped-call]
+        result: Tensor = _RoundAndClip.apply(x, self.scale(x), *self.code_range)  # type: ignore[no-untyped-call]
         return result
 
     def extra_repr(self) -> str:

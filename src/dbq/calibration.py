@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,12 +15,14 @@ from dbq.roles import evaluating
 
 
 @torch.no_grad()
-def calibrate(model: nn.Module, batches: Iterable[Any]) -> int:
+def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
     """Estimate batch-norm statistics and running ranges anew; returns the number of batches.
 
-    A batch is an input tensor, or a tuple or list whose first element is one (labels are ignored).
-    Quantizing shifts what each batch norm sees, and re-estimating repairs most of the damage
-    without training. Statistics are plain averages over the batches, weights are hard.
+    A batch is an input tensor, or a tuple or list whose first `inputs` elements are the arguments
+    of the model (what follows, such as labels, is ignored).
+    Quantizing shifts what each batch norm sees; re-estimating undoes the shift without training.
+    Statistics and ranges are plain averages over the batches, weights are hard. What no batch
+    reaches keeps what it had, and an error leaves everything as it was.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     >>> calibrate(net, [torch.randn(16, 3, 8, 8), torch.randn(16, 3, 8, 8)])
@@ -27,13 +30,11 @@ def calibrate(model: nn.Module, batches: Iterable[Any]) -> int:
     >>> net[1].running_mean.abs().max() > 0
     tensor(True)
     """
+    if isinstance(batches, Tensor):
+        raise DbqError("calibrate takes batches, not one tensor: give a list of them, [images]")
     norms = [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]
     clips = [m for m in model.modules() if isinstance(m, RunningClip)]
-    iterator = iter(batches)
-    first = next(iterator, None)
-    if first is None:
-        raise DbqError("calibrate got no batches: give at least one")
-    momenta = [norm.momentum for norm in norms]
+    before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *clips)]
     count = 0
     try:
         with evaluating(model):
@@ -44,19 +45,32 @@ def calibrate(model: nn.Module, batches: Iterable[Any]) -> int:
             for clip in clips:
                 clip.reset()
                 clip.train()
-            batch: Any = first
-            while batch is not None:
-                model(_images(batch))
-                count += 1
-                batch = next(iterator, None)
+            for count, batch in enumerate(batches, start=1):
+                for clip in clips:
+                    clip.momentum = 1 / count  # a plain average here too
+                model(*_arguments(batch, inputs))
+            if not count:
+                raise DbqError("calibrate got no batches: give at least one")
+    except BaseException:
+        for module, state, _ in before:
+            module.load_state_dict(state)
+        raise
     finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+        for module, state, momentum in before:
+            module.momentum = momentum
+            if not _reached(module):
+                module.load_state_dict(state)
     return count
 
 
-def _images(batch: Any) -> Tensor:
-    images = batch[0] if isinstance(batch, tuple | list) else batch
-    if not isinstance(images, Tensor):
-        raise DbqError(f"calibrate: a batch is a {type(images).__name__}, expected a tensor")
-    return images
+def _reached(module: nn.Module) -> bool:
+    seen = module.limit if isinstance(module, RunningClip) else module.num_batches_tracked
+    return bool(seen > 0)  # type: ignore[operator]
+
+
+def _arguments(batch: Any, inputs: int) -> list[Tensor]:
+    arguments = list(batch[:inputs]) if isinstance(batch, tuple | list) else [batch]
+    for argument in arguments:
+        if not isinstance(argument, Tensor):
+            raise DbqError(f"calibrate: found a {type(argument).__name__}, expected a tensor")
+    return arguments

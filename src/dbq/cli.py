@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -23,6 +23,11 @@ from dbq.plan import PLANS
 from dbq.version import __version__
 
 
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    raise typer.Exit(2)
+
+
 class Commands(TyperGroup):
     """Turns errors that a user can act on into one line."""
 
@@ -30,8 +35,14 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except DbqError as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(2) from None
+            _fail(str(error))
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+                raise
+            _fail("not enough memory: make the network or the image smaller")
 
 
 app = typer.Typer(

@@ -20,21 +20,23 @@ from dbq.roles import WeightLayer
 # Ops are named by module class, function, or method name, whichever the graph shows.
 Op = type[nn.Module] | Callable[..., Any] | str
 
-# Values pass unchanged (moved, selected, or zeroed): range and sign are those of the first argument.
+# Values pass unchanged (moved or selected): range and sign are those of the first argument.
 SELECTING: frozenset[Op] = frozenset(
-    {nn.Identity, nn.Dropout, nn.Dropout2d, nn.Flatten, nn.MaxPool2d, nn.AdaptiveMaxPool2d,
+    {nn.Identity, nn.Flatten, nn.MaxPool2d, nn.AdaptiveMaxPool2d,
      nn.ChannelShuffle, nn.PixelShuffle, nn.PixelUnshuffle, nn.ZeroPad2d,
-     F.dropout, F.dropout2d, F.max_pool2d, F.adaptive_max_pool2d, F.channel_shuffle, F.pixel_shuffle,
+     F.max_pool2d, F.adaptive_max_pool2d, F.channel_shuffle, F.pixel_shuffle,
      torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze,
      torch.chunk, torch.split, torch.clone, operator.getitem,
      "view", "reshape", "flatten", "permute", "transpose", "contiguous", "squeeze", "unsqueeze",
      "chunk", "split", "clone", "detach", "expand", "float", "to", "type_as"}
 )  # fmt: skip
 
-# The mean of values keeps their sign, but not their spread: a range of its own serves it better.
-AVERAGING: frozenset[Op] = frozenset(
-    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean"}
-)
+# The sign stays, the spread does not: a mean is narrower, dropout in training wider. A running range
+# serves these better than the batch norm in front of them.
+SIGN_KEEPING: frozenset[Op] = frozenset(
+    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean",
+     nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d}
+)  # fmt: skip
 RELU: frozenset[Op] = frozenset(
     {nn.ReLU, F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_"}
 )
@@ -76,20 +78,26 @@ def input_sources(model: nn.Module) -> dict[str, Source]:
     """For each weight layer of the graph: the source of its input.
 
     A layer that is called several times, on tensors of unlike source, gets none. Raises what the
-    tracer raises if the model cannot be traced.
+    tracer raises if the model cannot be traced. Attributes that forward sets are put back.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
     >>> input_sources(net)["3"].batch_norm[0]
     '1'
     """
-    graph = _LeafTracer().trace(model)
     modules = dict(model.named_modules())
-    reader = _Reader(modules)
+    before = {module: dict(vars(module)) for module in modules.values()}
+    try:
+        graph = _LeafTracer().trace(model)
+    finally:
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)
+    reader = _Reader(graph, modules)
     found: dict[str, Source] = {}
     for node in graph.nodes:
         if node.op != "call_module" or not isinstance(modules[node.target], WeightLayer):
             continue
-        source = reader.source(node.args[0]) if node.args else UNKNOWN
+        source = reader.source(node.args[0] if node.args else node.kwargs.get("input"))
         name = node.target
         if name in found and found[name] != source:
             source = Source(None, signed=found[name].signed or source.signed)
@@ -98,9 +106,31 @@ def input_sources(model: nn.Module) -> dict[str, Source]:
 
 
 class _Reader:
-    def __init__(self, modules: dict[str, nn.Module]) -> None:
+    def __init__(self, graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
         self.modules = modules
         self.signs: dict[fx.Node, bool] = {}
+        self.overwritten: set[fx.Node] = set()
+        for node in graph.nodes:
+            if self._writes_in_place(node) and node.args:
+                self._mark_overwritten(node.args[0])
+
+    def _writes_in_place(self, node: fx.Node) -> bool:
+        if node.op == "call_module":
+            return bool(getattr(self.modules[str(node.target)], "inplace", False))
+        name = getattr(node.target, "__name__", str(node.target))
+        in_place_operator = node.target in (operator.iadd, operator.imul, operator.isub)
+        return name.endswith("_") or in_place_operator or node.kwargs.get("inplace") is True
+
+    def _mark_overwritten(self, node: Any) -> None:
+        """A tensor written in place that others read too, and the tensors it is a view of.
+
+        Those readers may see the new values, so nothing is known of it. With the writer as its only
+        reader it is as good as a fresh tensor.
+        """
+        while isinstance(node, fx.Node):
+            if len(node.users) > 1:
+                self.overwritten.add(node)
+            node = node.args[0] if self.op(node) in SELECTING and node.args else None
 
     def op(self, node: fx.Node) -> Op:
         if node.op == "call_module":
@@ -111,11 +141,15 @@ class _Reader:
         """Walk back from a tensor to the batch norm whose range it has, if there is one."""
         signed, cap = self.may_be_negative(node), None
         while isinstance(node, fx.Node):
+            if node in self.overwritten:
+                break
+            if node.op == "call_module":
+                module = self.modules[str(node.target)]
+                if isinstance(module, BatchNorm):
+                    return Source((str(node.target), module), signed, cap)
             op = self.op(node)
             if op in RELU6:
                 cap = 6.0
-            elif isinstance(module := self.modules.get(str(node.target)), BatchNorm):
-                return Source((str(node.target), module), signed, cap)
             elif op not in RELU and op not in SELECTING:
                 break
             node = node.args[0] if node.args else None
@@ -130,11 +164,13 @@ class _Reader:
 
     def _may_be_negative(self, node: fx.Node) -> bool:
         op = self.op(node)
+        if node in self.overwritten:
+            return True
         if op in RELU or op in RELU6 or op in POSITIVE:
             return False
-        if op in SELECTING or op in AVERAGING:
+        if op in SELECTING or op in SIGN_KEEPING:
             return self.may_be_negative(node.args[0]) if node.args else True
-        if op in COMBINING and node.args:
+        if op in COMBINING and node.args and not set(node.kwargs) - {"dim"}:
             first = node.args[0]
             tensors = first if isinstance(first, list | tuple) else node.args[:2]
             return any(self.may_be_negative(tensor) for tensor in tensors)

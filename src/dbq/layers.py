@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dbq.activations import InputQuantizer, RunningClip
-from dbq.errors import LayerError
+from dbq.errors import LayerError, WeightsError
 from dbq.quantizers.weights import WeightQuantizer
 
 
@@ -52,7 +52,10 @@ class _QuantizedLayer(nn.Module):
             if child is None or any(key.startswith(child_prefix) for key in state_dict):
                 continue
             if isinstance(child, WeightQuantizer):
-                child.initialise(self.weight)
+                try:
+                    child.initialise(self.weight)
+                except WeightsError as error:
+                    raise WeightsError(f"layer {prefix[:-1]}: {error}") from None
             for module in child.modules():
                 if isinstance(module, RunningClip):
                     module.reset()
@@ -78,18 +81,10 @@ class QuantLinear(_QuantizedLayer, nn.Linear):
 QuantLayer = QuantConv2d | QuantLinear
 
 
-def _quantized_class(module: nn.Module) -> type[QuantLayer] | None:
-    """The class to turn `module` into, if that keeps what its own forward does."""
-    kind = type(module)
-    if (
-        isinstance(module, nn.Conv2d)
-        and kind.forward is nn.Conv2d.forward
-        and kind._conv_forward is nn.Conv2d._conv_forward  # type: ignore[attr-defined]
-    ):
-        return QuantConv2d
-    if isinstance(module, nn.Linear) and kind.forward is nn.Linear.forward:
-        return QuantLinear
-    return None
+_QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv2d: QuantConv2d,
+    nn.Linear: QuantLinear,
+}
 
 
 def why_not_quantizable(module: nn.Module) -> str | None:
@@ -99,11 +94,15 @@ def why_not_quantizable(module: nn.Module) -> str | None:
         return "it is quantized already: prepare a float model once"
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
-    if _quantized_class(module):
-        return None
-    if isinstance(module, nn.Conv2d | nn.Linear):
-        return f"{kind} is a subclass with a forward of its own"
-    return f"{kind} is not a Conv2d or Linear"
+    if type(module) not in _QUANTIZED_CLASS:
+        # A subclass has methods of its own, which the quantized class would not have.
+        other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
+        return f"{kind} is {other} Conv2d or Linear"
+    if "forward" in vars(module):
+        return "its forward was replaced on the object, so the quantized one would never run"
+    if "weight" not in module._parameters:
+        return "its weight is not a plain parameter (weight norm or pruning?)"
+    return None
 
 
 def quantize_layer(
@@ -116,10 +115,10 @@ def quantize_layer(
     The object stays the same: whoever holds it, or its parameters and hooks, still does. That
     keeps shared layers shared and optimizers valid.
     """
-    reason, quantized_class = why_not_quantizable(module), _quantized_class(module)
-    if reason or quantized_class is None:
+    reason = why_not_quantizable(module)
+    if reason:
         raise LayerError(reason)
-    module.__class__ = quantized_class
+    module.__class__ = _QUANTIZED_CLASS[type(module)]
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
     module.train(module.training)

@@ -6,6 +6,7 @@ applies: exact name, then pattern, then role, then default.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -44,10 +45,9 @@ class LayerPlan:
     def __post_init__(self) -> None:
         if self.input.is_branched:
             raise PlanError(f"input precision {self.input}: expected float or 2b to 8b")
-        if self.method and self.weight.is_float:
-            raise PlanError(
-                f"method {self.method!r} for float weights: give the weights a precision"
-            )
+        if self.weight.is_float and (self.method or self.options):
+            given = f"method {self.method!r}" if self.method else f"options {dict(self.options)}"
+            raise PlanError(f"{given} for float weights: give the weights a precision")
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
     @classmethod
@@ -94,6 +94,7 @@ class Plan:
     k: float = 6.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "default", self.default or FLOAT_LAYER)
         for table in ("roles", "patterns", "names"):
             rules = {key: rule or FLOAT_LAYER for key, rule in getattr(self, table).items()}
             object.__setattr__(self, table, MappingProxyType(rules))
@@ -104,7 +105,7 @@ class Plan:
             raise PlanError(
                 f"plan {self.name}: no clip rule {self.clip!r}; expected one of {CLIPS}"
             )
-        if not self.k > 0:
+        if not (self.k > 0 and math.isfinite(self.k)):
             raise PlanError(f"plan {self.name}: k = {self.k}; expected a positive number")
 
     def choose(self, name: str, role: Role) -> LayerPlan:
@@ -159,8 +160,8 @@ class Plan:
             raise PlanError(f"{source}: not valid TOML: {error}") from None
         known = ("name", "clip", "k", "default", "roles", "patterns", "names")
         _check_keys(data, known, source)
-        for key, kind in (("name", str), ("clip", str), ("k", (int, float))):
-            if key in data and not isinstance(data[key], kind):
+        for key, kinds in (("name", (str,)), ("clip", (str,)), ("k", (int, float))):
+            if key in data and type(data[key]) not in kinds:
                 raise PlanError(f"{source}: {key} = {data[key]!r} has the wrong type")
         tables: dict[str, dict[str, LayerPlan]] = {}
         for table in ("roles", "patterns", "names"):
@@ -169,10 +170,11 @@ class Plan:
                 key: _rule_from_toml(rule, f"{source}: {table}.{key}")
                 for key, rule in rules.items()
             }
+        default = _rule_from_toml(data.get("default", {}), f"{source}: default")
         try:
             return cls(
-                name=data.get("name", source),
-                default=_rule_from_toml(data.get("default", {}), f"{source}: default"),
+                name=data.get("name", Path(source).stem),
+                default=default,
                 clip=data.get("clip", "bn"),
                 k=float(data.get("k", 6.0)),
                 **tables,  # type: ignore[arg-type]  # role names are checked by __post_init__
@@ -189,6 +191,8 @@ def load_plan(plan: Plan | str | Path) -> Plan:
     """
     if isinstance(plan, Plan):
         return plan
+    if not isinstance(plan, str | Path):
+        raise PlanError(f"a plan is a Plan, a name or a path, not a {type(plan).__name__}")
     if str(plan) in PLANS:
         return PLANS[str(plan)]
     path = Path(plan)

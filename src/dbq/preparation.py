@@ -70,6 +70,10 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     [('0', '8b', '8b'), ('3', '2T', '8b'), ('5', '8b', '8b')]
     """
     plan = load_plan(plan)
+    if not isinstance(model, nn.Module):
+        raise LayerError(f"a {type(model).__name__} is not a torch model")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise LayerError("the model is on the meta device: load its weights first")
     notes: list[str] = []
     calls = _layers_to_prepare(model, plan, example_input, notes)
     sources = _sources(model, notes)
@@ -121,6 +125,8 @@ def _layers_to_prepare(
             if name in plan.names:
                 raise NoMatchError(f"plan {plan.name}: the example input does not reach {name!r}")
             notes.append(f"{name} stays float: the example input does not reach it")
+        elif isinstance(module, nn.modules.conv._ConvNd) and name not in calls and reason:
+            notes.append(f"{name} stays float: {reason}")
     plan.check_patterns(calls)
     return list(calls.values())
 
@@ -142,8 +148,12 @@ def _sources(model: nn.Module, notes: list[str]) -> dict[str, Source]:
         return input_sources(model)
     except Exception as error:
         # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        notes.append(f"the model cannot be traced ({reason}): inputs are clipped by running range")
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:100]
+        notes.append(
+            f"the model cannot be traced ({reason}): inputs are clipped by signed running range"
+        )
+        if hasattr(model, "module") or hasattr(model, "_orig_mod"):
+            notes.append("it is wrapped: prepare the model inside, then wrap it")
         return {}
 
 

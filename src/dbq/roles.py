@@ -43,12 +43,15 @@ def layer_calls(model: nn.Module, example_input: Any) -> list[LayerCall]:
     names = {module: name for name, module in model.named_modules()}
     seen: list[tuple[WeightLayer, tuple[int, ...], tuple[int, ...]]] = []
 
-    def record(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def record(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
         assert isinstance(module, WeightLayer)
-        seen.append((module, tuple(inputs[0].shape[1:]), tuple(output.shape[1:])))
+        given = args[0] if args else kwargs["input"]
+        seen.append((module, tuple(given.shape[1:]), tuple(output.shape[1:])))
 
     handles = [
-        module.register_forward_hook(record)
+        module.register_forward_hook(record, with_kwargs=True)
         for module in model.modules()
         if isinstance(module, WeightLayer)
     ]
@@ -86,9 +89,14 @@ def run_once(model: nn.Module, example_input: Any) -> None:
         try:
             model(*inputs)
         except Exception as error:
-            shapes = ", ".join(str(tuple(x.shape)) for x in inputs if isinstance(x, Tensor))
+            given = ", ".join(
+                f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
+                for x in inputs
+            )
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise LayerError(
-                f"the model does not run on the example input of shape {shapes}: {error}"
+                f"the model does not run on the example input of {given}: {reason} "
+                "(expected a tensor, or a tuple of the model's arguments)"
             ) from error
 
 

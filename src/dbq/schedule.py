@@ -34,7 +34,7 @@ class TemperatureSchedule:
         self.quantizers = [m for m in model.modules() if isinstance(m, BranchQuantizer)]
         if not self.quantizers:
             raise DbqError(
-                "the model has no branch quantizer: call dbq.prepare before the schedule"
+                "the model has no ternary layer: call dbq.prepare first, with a plan that has some"
             )
         if not (start > 0 and increment >= 0):
             raise DbqError(

@@ -55,6 +55,8 @@ def test_zeros_stay_zero_and_nan_is_refused() -> None:
     quantizer = FixedPointQuantizer(Precision("fixed", 8), 2)
     w = torch.zeros(2, 4)
     assert torch.equal(quantizer(w), w)
+    w[0, 1] = 1e-44  # so small that its scale would be 0
+    assert torch.equal(quantizer(w), torch.zeros(2, 4))
     w[1, 1] = torch.nan
     with pytest.raises(WeightsError, match="kernel 1"):
         quantizer.initialise(w)

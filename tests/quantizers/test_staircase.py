@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
@@ -13,13 +14,33 @@ from dbq.native import STAIRCASE
 from dbq.quantizers.branch import level_codes
 from dbq.quantizers.staircase import _NativeStaircase, _TorchStaircase
 
-needs_native = pytest.mark.skipif(STAIRCASE is None, reason="the native library is not built here")
+no_compiler = not any(map(shutil.which, ("c++", "g++", "clang++")))
+needs_native = pytest.mark.skipif(no_compiler, reason="no C++ compiler to build the library with")
+
+
+@needs_native
+def test_the_library_is_built_and_loads() -> None:
+    assert STAIRCASE is not None
+
+
+@needs_native
+def test_accuracy_of_the_sigmoid() -> None:
+    """One step of height 1 at 0 is the sigmoid itself: within 3 ulp, as the source says about 2."""
+    x = torch.linspace(-40, 40, 100_001).unsqueeze(0)
+    codes = torch.tensor([[-1], [0], [1]], dtype=torch.int8)
+    one, far = torch.ones(1, 1), torch.tensor([[0.0, 1e9]])
+    z = _NativeStaircase.apply(x, one, one, one, far, torch.tensor(1.0), codes)
+    exact = torch.sigmoid(x.double())
+    # z = -1 + sigmoid: rounding of the sum adds half an ulp of 1
+    assert float((z.double() + 1 - exact).abs().max()) <= 3.5 * 2**-24
 
 
 def layer(kernels: int, length: int, branches: int, disorder: float) -> list[Tensor]:
     levels = 3**branches
     alpha = torch.rand(kernels, branches) + 0.2 - disorder * (torch.rand(kernels, branches) > 0.5)
     gamma_1, gamma_2 = torch.rand(2, kernels, 1) + 0.5
+    if disorder:
+        gamma_1, gamma_2 = gamma_1 * torch.randn(kernels, 1).sign(), -gamma_2
     t = torch.randn(kernels, levels - 1)
     t = t if disorder else t.sort(dim=1).values
     return [torch.randn(kernels, length), alpha, gamma_1, gamma_2, t]

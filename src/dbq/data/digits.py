@@ -20,7 +20,7 @@ def load_digits() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     try:
         from sklearn.datasets import load_digits as read
     except ImportError:
-        raise DataError("the digits come with scikit-learn: pip install 'dbq[demo]'") from None
+        raise DataError("the digits come with scikit-learn: pip install scikit-learn") from None
     digits = read()
     images = torch.from_numpy(digits.images).float().unsqueeze(1) / 8 - 1  # grey levels 0 to 16
     labels = torch.from_numpy(digits.target).long()

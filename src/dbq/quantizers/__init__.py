@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
 from dbq.errors import PlanError, closest
-from dbq.plan import LayerPlan
+from dbq.plan import LayerPlan, Option
 from dbq.precision import Kind
 from dbq.quantizers.branch import BranchQuantizer
 from dbq.quantizers.fixed import FixedPointQuantizer
@@ -36,10 +37,21 @@ def weight_quantizer(layer_plan: LayerPlan, weight: Tensor) -> WeightQuantizer |
     kind, make = QUANTIZERS[method]
     if kind != precision.kind:
         raise PlanError(f"method {method!r} makes {kind} weights, the plan asks for {precision}")
-    try:
-        quantizer = make(precision, len(weight), **layer_plan.options)
-    except TypeError as error:
-        raise PlanError(f"method {method!r}: {error}") from None
-    quantizer.to(weight.device)
+    _check_options(method, make, layer_plan.options)
+    quantizer = make(precision, len(weight), **layer_plan.options).to(weight.device)
     quantizer.initialise(weight)
-    return quantizer
+    return quantizer.requires_grad_(weight.requires_grad)  # a frozen layer stays frozen
+
+
+def _check_options(
+    method: str, make: Callable[..., WeightQuantizer], options: Mapping[str, Option]
+) -> None:
+    """Options are the keywords with a default of the quantizer's constructor, and of its type."""
+    signature = inspect.signature(make).parameters
+    known = {k: p.default for k, p in signature.items() if p.default is not p.empty}
+    for name, value in options.items():
+        if name not in known:
+            raise PlanError(f"method {method!r} has no option {name!r}; {closest(name, known)}")
+        wanted = type(known[name])
+        if type(value) is not wanted:
+            raise PlanError(f"option {name} = {value!r} of {method!r}: expected {wanted.__name__}")

@@ -38,6 +38,7 @@ from dbq.quantizers.weights import WeightQuantizer, check_finite, columns, per_k
 USUAL_RATIO = 1.5
 
 DEFAULT_TEMPERATURE = 50.0
+SMALLEST_PEAK = 1e-30
 
 
 class BranchQuantizer(WeightQuantizer):
@@ -79,57 +80,70 @@ class BranchQuantizer(WeightQuantizer):
             getattr(self, name).copy_(value)
 
     def forward(self, weight: Tensor) -> Tensor:
-        # Autocast would run the small products below in half precision; levels need all their bits.
-        with torch.autocast(weight.device.type, enabled=False):
-            w = per_kernel(weight).float() if weight.dtype.itemsize < 4 else per_kernel(weight)
-            z = self._soft(w) if self.training else self._hard(w)
+        z = self._soft(weight) if self.training else self._hard(weight)
         return z.reshape(weight.shape).to(weight.dtype)
 
-    def _soft(self, w: Tensor) -> Tensor:
+    def _soft(self, weight: Tensor) -> Tensor:
+        dtype = _working_type(weight)
         return soft_staircase(
-            w, self.alpha, self.gamma_1, self.gamma_2, self.t, self.temperature, self.level_codes
+            per_kernel(weight).to(dtype),
+            self.alpha.to(dtype),
+            self.gamma_1.to(dtype),
+            self.gamma_2.to(dtype),
+            self.t.to(dtype),
+            self.temperature.to(dtype),
+            self.level_codes,
         )
 
-    def _hard(self, w: Tensor) -> Tensor:
-        levels = sum_branches(self._level_codes().unbind(0), self.scales())  # K x N
-        return levels.gather(1, self._level_index(w))
+    def _hard(self, weight: Tensor) -> Tensor:
+        scales = self.scales(weight)
+        levels = sum_branches(self._level_codes().to(scales).unbind(0), scales)  # K x N
+        w = per_kernel(weight).to(scales)
+        # A NaN is below no threshold; it must not come out as an innocent level.
+        return torch.where(w.isnan(), w, levels.gather(1, self._level_index(weight)))
 
-    def _level_index(self, w: Tensor) -> Tensor:
+    def _level_index(self, weight: Tensor) -> Tensor:
         """Which of the N levels each weight takes: the number of thresholds below it."""
-        u = self.gamma_1 * w
+        dtype = _working_type(weight)
+        u = self.gamma_1.to(dtype) * per_kernel(weight).to(dtype)
         index = torch.zeros_like(u, dtype=torch.int8)  # N <= 27 fits int8
-        for t in columns(self.t.sort(dim=1).values):
+        for t in columns(self.t):
             index += u > t
         return index.long()
 
     def _level_codes(self) -> Tensor:
-        """B x K x N codes e_ij of the levels in ascending order, signed so that scales are >= 0."""
+        """B x K x N int8 codes of the levels in ascending order, signed so that scales are >= 0."""
         _, order = sorted_levels(ordered(self.alpha), self.level_codes)
-        codes = self.level_codes.T[:, order].to(self.alpha)
+        codes = self.level_codes.T[:, order]
         return torch.where(self.gamma_2 < 0, -codes, codes)
 
     @torch.no_grad()
     def codes(self, weight: Tensor) -> Tensor:
         """int8 codes in {-1, 0, 1}, shape [B, *weight.shape]."""
-        index = self._level_index(per_kernel(weight))
-        codes = self._level_codes()
+        index, codes = self._level_index(weight), self._level_codes()
         taken = codes.gather(2, index.expand(len(codes), *index.shape))
-        return taken.to(torch.int8).reshape(-1, *weight.shape)
+        return taken.reshape(-1, *weight.shape)
 
-    def scales(self, weight: Tensor | None = None) -> Tensor:
+    def scales(self, weight: Tensor) -> Tensor:
         """The scale of each branch, |gamma_2 alpha_j|, shape [K, B], largest first."""
-        return ordered(self.alpha) * self.gamma_2.abs()
+        dtype = _working_type(weight)
+        return ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
+
+
+def _working_type(weight: Tensor) -> torch.dtype:
+    """Half-precision weights are quantized in float32: levels need all their bits."""
+    return torch.promote_types(weight.dtype, torch.float32)
 
 
 def initial_parameters(weight: Tensor, branches: int, init: str = "alternate") -> Parameters:
     """alpha, gamma_1, gamma_2, t fitted to each kernel of `weight`.
 
-    A kernel of zeros (or of numbers too small to have an inverse in float32) gets gamma_1 =
-    gamma_2 = 1, levels of no consequence, and quantizes to zeros.
+    A kernel of zeros (or of numbers so small that T / peak leaves float32) gets gamma_1 = gamma_2
+    = 1, levels of no consequence, and quantizes to zeros.
     """
     w = per_kernel(weight.detach()).cpu().double()  # not every device has doubles
     peak = w.abs().amax(dim=1, keepdim=True)
-    gamma_2 = torch.where(peak >= torch.finfo(torch.float32).tiny, peak, 1.0)
+    gamma_2 = torch.where(peak >= SMALLEST_PEAK, peak, 1.0)
     alpha, t = INITIALISATIONS[init](w / gamma_2, level_codes(branches).double())
     return Parameters(alpha, 1 / gamma_2, gamma_2, t)
 

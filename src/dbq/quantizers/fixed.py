@@ -43,7 +43,8 @@ class FixedPointQuantizer(WeightQuantizer):
         """K x 1 x ... (per channel) or 1 x 1 x ...; a kernel of zeros gets scale 1, codes 0."""
         rows = per_kernel(weight.detach()) if self.per_channel else weight.detach().reshape(1, -1)
         peak = rows.abs().amax(dim=1)
-        scale = torch.where(peak > 0, peak / self._largest_code, 1.0)
+        scale = peak / self._largest_code
+        scale = torch.where(scale > 0, scale, 1.0)  # zeros, or too small for a scale
         return scale.reshape(-1, *[1] * (weight.ndim - 1))
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dbq.native import STAIRCASE
 from dbq.quantizers.weights import columns
@@ -52,6 +53,7 @@ class _NativeStaircase(torch.autograd.Function):
         return z
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
         G = gradients[0].contiguous()
@@ -78,7 +80,7 @@ def sigmoids(w: Tensor, slope: Tensor, offsets: Tensor) -> Iterator[tuple[Tensor
     weights all at once, because there the number of calls is what costs. offsets: (N-1) x K x 1.
     """
     u = w * slope
-    m = max(1, GROUP_SIZE // w.numel())
+    m = max(1, GROUP_SIZE // max(1, w.numel()))
     for start in range(0, len(offsets), m):
         group = slice(start, start + m)
         yield (u - offsets[group]).sigmoid_(), group
@@ -122,12 +124,13 @@ class _TorchStaircase(torch.autograd.Function):
         for g, group in sigmoids(w, slope, offsets):
             add_weighted(z, g, weights[group])
         ctx.save_for_backward(
-            w, alpha, gamma_2, temperature, level_codes, slope, offsets,
+            w, alpha, gamma_2, temperature.clone(), level_codes, slope, offsets,
             alpha_order, t_order, levels, level_order,
         )  # fmt: skip
         return z
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (G,) = gradients
         (
