@@ -4,7 +4,7 @@
 
 Forward, backward and SGD step, the networks taking turns in one run so that they see the same
 machine; the ratio is the median over rounds of (quantized / float in that round). All run with freed
-memory kept (dbq.memory): without it page faults double the time of a step and hide the difference.
+memory kept (dbq.memory): the time of page faults varies more than what is to be measured.
 Peak memory is that of a process of its own which does two steps.
 """
 

@@ -1,8 +1,8 @@
 """Memory: keep what was freed.
 
 glibc gives large blocks back to the system as soon as they are freed, and the next training step gets
-them anew, page fault by page fault. A step of MobileNetV1 at 224 pixels spends as much time on that as
-on arithmetic.
+them anew, page fault by page fault: on a CPU that can take as long as the arithmetic, and it varies from
+step to step.
 """
 
 from __future__ import annotations
