@@ -12,6 +12,7 @@ import torch
 from machine import headline, save
 
 import dbq
+from dbq.models import input_size
 from dbq.text import as_text, plain_table
 
 # network, plan, seconds it may take
@@ -29,7 +30,7 @@ def seconds(network: str, plan: str, repeats: int = 3) -> float:
     for _ in range(repeats):
         torch.manual_seed(0)
         model = dbq.create_model(network)
-        pixels = 32 if network == "resnet20" else 224
+        pixels = input_size(network)
         image = torch.randn(1, 3, pixels, pixels)
         start = time.perf_counter()
         dbq.prepare(model, plan, image)

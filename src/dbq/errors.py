@@ -50,6 +50,15 @@ class DataError(DbqError):
     """A data set is missing or damaged."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of another library's message, or at least the kind of error.
+
+    >>> first_line(ValueError("bad\\nand more")), first_line(ValueError())
+    ('bad', 'ValueError')
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def closest(name: str, known: Iterable[str], limit: int = 3) -> str:
     """A phrase for error messages: the known names nearest to `name`.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dbq.activations import BatchNormClip, ConstantClip, InputQuantizer, RunningClip
-from dbq.errors import DbqError, LayerError, NoMatchError, closest
+from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
 from dbq.graph import UNKNOWN, Source, input_sources
 from dbq.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.plan import LayerPlan, Plan, load_plan
@@ -89,8 +89,8 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
         for_input = _input_quantizer(chosen, source, plan)
         if for_input is not None:
             for_input.to(call.module.weight.device)
-        made.append((call, chosen, for_weight, for_input))
-    if not plan.is_float and all(chosen.is_float for _, chosen, _, _ in made):
+        made.append((call, chosen, source, for_weight, for_input))
+    if not plan.is_float and all(chosen.is_float for _, chosen, *_ in made):
         roles = sorted({call.role for call in calls})
         raise NoMatchError(
             f"plan {plan.name} quantizes no layer of this model, whose layers have the roles "
@@ -99,10 +99,10 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
         )
 
     rows = []
-    for call, chosen, for_weight, for_input in made:
+    for call, chosen, source, for_weight, for_input in made:
         if not chosen.is_float:
             quantize_layer(call.module, for_weight, for_input)
-        rows.append(_row(call, chosen, for_weight, for_input, sources.get(call.name, UNKNOWN)))
+        rows.append(_row(call, chosen, source, for_weight, for_input))
     return Summary(plan.name, tuple(rows), tuple(notes))
 
 
@@ -148,9 +148,9 @@ def _sources(model: nn.Module, notes: list[str]) -> dict[str, Source]:
         return input_sources(model)
     except Exception as error:
         # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:100]
         notes.append(
-            f"the model cannot be traced ({reason}): inputs are clipped by signed running range"
+            f"the model cannot be traced ({first_line(error)[:100]}): "
+            "inputs are clipped by signed running range"
         )
         if hasattr(model, "module") or hasattr(model, "_orig_mod"):
             notes.append("it is wrapped: prepare the model inside, then wrap it")
@@ -171,9 +171,9 @@ def _input_quantizer(chosen: LayerPlan, source: Source, plan: Plan) -> InputQuan
 def _row(
     call: LayerCall,
     chosen: LayerPlan,
+    source: Source,
     for_weight: WeightQuantizer | None,
     for_input: InputQuantizer | None,
-    source: Source,
 ) -> PreparedLayer:
     weight = call.module.weight.detach()
     method = f" {chosen.method}" if chosen.method else ""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.errors import LayerError
+from dbq.errors import LayerError, first_line
 from dbq.plan import Role
 
 WeightLayer = nn.Conv2d | nn.Linear
@@ -93,9 +93,8 @@ def run_once(model: nn.Module, example_input: Any) -> None:
                 f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
                 for x in inputs
             )
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise LayerError(
-                f"the model does not run on the example input of {given}: {reason} "
+                f"the model does not run on the example input of {given}: {first_line(error)} "
                 "(expected a tensor, or a tuple of the model's arguments)"
             ) from error
 

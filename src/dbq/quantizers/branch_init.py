@@ -46,9 +46,11 @@ def kmeans_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """
     distinct = 1 + (u.sort(dim=1).values.diff(dim=1) > 0).sum(1)
     few = distinct < len(codes)
-    alpha, t = alternating_initial(u, codes)
-    if not few.all():
-        alpha[~few], t[~few] = _from_clusters(u[~few], codes)
+    levels, branches = codes.shape
+    alpha, t = u.new_empty(len(u), branches), u.new_empty(len(u), levels - 1)
+    for rows, fit in ((few, alternating_initial), (~few, _from_clusters)):
+        if rows.any():
+            alpha[rows], t[rows] = fit(u[rows], codes)
     return alpha, t
 
 

@@ -34,9 +34,9 @@ class FixedPointQuantizer(WeightQuantizer):
         check_finite(weight)
 
     def forward(self, weight: Tensor) -> Tensor:
-        result: Tensor = _StraightThrough.apply(  # type: ignore[no-untyped-call]
-            weight, self._codes(weight) * self._scale(weight)
-        )
+        scale = self._scale(weight)
+        quantized = self._codes(weight, scale) * scale
+        result: Tensor = _StraightThrough.apply(weight, quantized)  # type: ignore[no-untyped-call]
         return result
 
     def _scale(self, weight: Tensor) -> Tensor:
@@ -51,13 +51,13 @@ class FixedPointQuantizer(WeightQuantizer):
     def _largest_code(self) -> int:
         return int(2 ** (self.precision.size - 1) - 1)
 
-    def _codes(self, weight: Tensor) -> Tensor:
+    def _codes(self, weight: Tensor, scale: Tensor) -> Tensor:
         limit = self._largest_code
-        return (weight.detach() / self._scale(weight)).round().clamp(-limit, limit)
+        return (weight.detach() / scale).round().clamp(-limit, limit)
 
     @torch.no_grad()
     def codes(self, weight: Tensor) -> Tensor:
-        return self._codes(weight).to(torch.int8).unsqueeze(0)
+        return self._codes(weight, self._scale(weight)).to(torch.int8).unsqueeze(0)
 
     @torch.no_grad()
     def scales(self, weight: Tensor) -> Tensor:
