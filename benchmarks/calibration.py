@@ -17,7 +17,8 @@ from machine import headline, save
 from torch import Tensor, nn
 
 import dbq
-from dbq.data.cifar10 import load_cifar10, normalise
+from dbq.data.cifar10 import load_cifar10
+from dbq.data.split import normalise
 from dbq.layers import QuantLayer
 from dbq.preparation import weight_error
 from dbq.text import as_text, plain_table

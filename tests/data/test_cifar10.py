@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from dbq.data.cifar10 import PER_FILE, RECORD, load_cifar10, normalise
+from dbq.data.cifar10 import PER_FILE, RECORD, load_cifar10
+from dbq.data.split import normalise
 from dbq.errors import DataError
 
 

@@ -8,11 +8,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dbq.data.options import DataOptions
+from dbq.data.split import Split, TensorSplit
 from dbq.errors import DataError
 
 RECORD = 1 + 3 * 32 * 32
 PER_FILE = 10_000
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # over the training set
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
+
+
+def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
+    """Train (pad 4, crop, flip) and test."""
+    if not options.directory:
+        raise DataError("cifar10: no directory given; --set data.directory=DIR, see dbq data list")
+    mean, std = options.mean or MEAN, options.std or STD
+
+    def split(name: str) -> Split:
+        images, labels = load_cifar10(options.directory, name)
+        return TensorSplit(
+            images,
+            labels,
+            name=name,
+            classes=CLASSES,
+            mean=mean,
+            std=std,
+            pad=4,
+            flip=True,
+            device=device,
+        )
+
+    return split("train"), split("test")
 
 
 def load_cifar10(directory: Path | str, split: str) -> tuple[Tensor, Tensor]:
@@ -45,9 +72,3 @@ def _read(path: Path) -> np.ndarray:
             f"{path} has a label {records[:, 0].max()}, expected 0 to 9: fetch it again"
         )
     return records
-
-
-def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """uint8 images as float, per channel (x / 255 - mean) / std."""
-    shift, scale = (torch.tensor(v).view(-1, 1, 1) for v in (mean, std))
-    return (images.float() / 255 - shift) / scale

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
+from dbq.data.options import DataOptions
+from dbq.data.split import Split, TensorSplit
 from dbq.errors import DataError
 
 TEST_EVERY = 5  # every fifth image is for testing: 360 of them, 1,437 for training
+CLASSES = tuple("0123456789")
+MEAN = STD = (0.5, 0.5, 0.5)
 
 
-def load_digits() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """(images, labels) for training and for testing; images are float [N, 1, 8, 8] in [-1, 1].
-
-    >>> (images, labels), test = load_digits()
-    >>> tuple(images.shape), len(test[1])
-    ((1437, 1, 8, 8), 360)
-    """
+def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
+    """Train (shifted by up to one pixel) and test; grey levels as three equal channels."""
     try:
-        from sklearn.datasets import load_digits as read
+        from sklearn.datasets import load_digits
     except ImportError:
         raise DataError("the digits come with scikit-learn: pip install scikit-learn") from None
-    digits = read()
-    images = torch.from_numpy(digits.images).float().unsqueeze(1) / 8 - 1  # grey levels 0 to 16
+    digits = load_digits()
+    grey = torch.from_numpy(digits.images) * (255 / 16)  # levels 0 to 16
+    images = grey.round().to(torch.uint8).unsqueeze(1).expand(-1, 3, -1, -1)
     labels = torch.from_numpy(digits.target).long()
     test = torch.arange(len(labels)) % TEST_EVERY == 0
-    return (images[~test], labels[~test]), (images[test], labels[test])
+    mean, std = options.mean or MEAN, options.std or STD
+
+    def split(name: str, chosen: torch.Tensor) -> Split:
+        return TensorSplit(
+            images[chosen], labels[chosen], name=name, classes=CLASSES,
+            mean=mean, std=std, pad=1, device=device,
+        )  # fmt: skip
+
+    return split("train", ~test), split("every fifth image", test)

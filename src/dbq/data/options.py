@@ -1,0 +1,17 @@
+"""DataOptions: the [data] section of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which data set, where it lies, and how it is read."""
+
+    name: str
+    directory: str = ""  # where the files are; data sets that ship with us need none
+    mean: tuple[float, ...] = ()  # per channel, of pixels in [0, 1]; empty: the data set's own
+    std: tuple[float, ...] = ()
+    workers: int = 2  # processes that decode images; data sets held in memory use none
+    skip_unreadable: bool = False  # leave out damaged images and report them, instead of stopping
