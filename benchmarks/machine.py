@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import dbq
+from dbq.machine import machine
 
 RESULTS = Path(__file__).parents[1] / "results"
-
-
-def machine() -> dict[str, Any]:
-    """CPU, threads and versions."""
-    return {
-        "cpu": _cpu_name(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "dbq": dbq.__version__,
-    }
 
 
 def save(name: str, command: str, **measured: Any) -> Path:
@@ -47,13 +30,3 @@ def headline() -> str:
         f"{facts['cpu']} ({facts['instructions']}), {facts['threads']} threads, "
         f"torch {facts['torch']}"
     )
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

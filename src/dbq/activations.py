@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from dbq.precision import Precision
@@ -86,6 +87,8 @@ class RunningClip(nn.Module):
         low, high = x.detach().aminmax()
         largest = torch.maximum(-low, high).to(self.limit.dtype)
         if self.training:
+            if dist.is_available() and dist.is_initialized():
+                dist.all_reduce(largest, dist.ReduceOp.MAX)  # of the batch of all processes
             moved = torch.lerp(self.limit, largest, self.momentum)
             self.limit.copy_(torch.where(self.limit > 0, moved, largest))
         clip = torch.where(self.limit > 0, self.limit, largest)

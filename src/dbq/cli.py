@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 
 from dbq.errors import DbqError
 from dbq.plan import PLANS
+from dbq.training_cli import evaluate, recipes_app, train
 from dbq.version import __version__
 
 
@@ -52,6 +53,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.command()(train)
+app.command("eval")(evaluate)
+app.add_typer(recipes_app, name="recipes")
 
 
 class By(StrEnum):
@@ -187,24 +193,29 @@ def tables(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def demo(as_json: JsonOption = False) -> None:
-    """The whole story in a minute, on real data that needs no download.
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the three runs.")] = Path("runs/demo"),
+    as_json: JsonOption = False,
+) -> None:
+    """The whole story in a minute or two, on real data that needs no download.
 
-    Trains a small MobileNetV1 on scikit-learn's handwritten digits, quantizes it by three plans,
-    fine-tunes each, and prints accuracies and costs.
+    Trains a small MobileNetV1 on scikit-learn's handwritten digits, quantizes it with one and with
+    two ternary branches, fine-tunes each, and prints accuracies and costs.
 
     \b
     Examples:
       dbq demo
-      dbq demo --json
+      dbq demo --out /tmp/digits --json
     """
     import torch
 
     from dbq.demo import results_table, run, to_json
 
     torch.set_num_threads(1)  # 8x8 images: more threads would only wait for each other
-    with _epoch_bars(quiet=as_json) as progress:
-        rows = run(progress)
+    if (out / "digits-2t" / "result.json").exists() and not as_json:
+        typer.echo(f"{out} holds finished runs, shown again; delete it to train anew", err=True)
+    with _bars(quiet=as_json) as progress:
+        rows = run(out, progress)
     if as_json:
         print_json(to_json(rows))
         return
@@ -232,7 +243,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 @contextmanager
-def _epoch_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+def _bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
     """One progress bar for each piece of work, on stderr; plain silence if `quiet`."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,32 +1,22 @@
-"""The demo: a small MobileNet on real handwritten digits, from float to ternary, in a minute.
-
-It uses nothing but the public names and an ordinary PyTorch loop, so it reads as an example too.
-"""
+"""The demo: a small MobileNet on real handwritten digits, from float to ternary, by three recipes."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-import dbq
 from dbq.costs import Totals
-from dbq.data.digits import load_digits
+from dbq.recipe import load_recipe
 from dbq.text import as_text, plain_table, short
+from dbq.training.run import StepReport, train
 
-Data = tuple[Tensor, Tensor]
-
-PLANS = {
-    "fx8-3": "8-bit fixed point",
-    "dbq-1t-a8": "one ternary branch",
-    "dbq-2t-4": "two ternary branches",
+STORY = {
+    "digits-fp": "float",
+    "digits-1t": "one ternary branch",
+    "digits-2t": "two ternary branches",
 }
-SEED, BATCH = 0, 64
 
 Progress = Callable[[str, int, int], None]
 
@@ -35,121 +25,69 @@ Progress = Callable[[str, int, int], None]
 class Row:
     """One line of the demo's table; accuracies in percent, of the hard network on the test set."""
 
-    plan: str
+    recipe: str
     meaning: str
-    prepared: float
-    calibrated: float
-    trained: float
+    top1: float
+    best_top1: float
+    images: int
     cost: Totals
+    run: str
 
 
-def run(progress: Progress, float_epochs: int = 15, epochs: int = 6) -> list[Row]:
-    """Train a float network, quantize it by several plans, fine-tune each, and count.
+def run(out: Path, progress: Progress) -> list[Row]:
+    """Train a float network, then quantize and fine-tune it with one and with two branches.
 
+    Each run has a directory of its own in `out`; one that is finished already is not repeated.
     `progress(what, done, total)` is called after every epoch.
     """
-    torch.manual_seed(SEED)
-    train, test = (as_rgb(*part) for part in load_digits())
-    example = test[0][:1]
-
-    network = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
-    fit(network, train, float_epochs, rate=0.1, what="training float", progress=progress)
-    top1 = accuracy(network, test)
-    rows = [Row("fp", "float", top1, top1, top1, dbq.cost(network, example).total)]
-
-    for plan, meaning in PLANS.items():
-        model = copy.deepcopy(network)
-        dbq.prepare(model, plan, example)
-        prepared = accuracy(model, test)
-        dbq.calibrate(model, torch.split(train[0], 256))
-        calibrated = accuracy(model, test)
-        fit(model, train, epochs, 0.02, f"fine-tuning {plan}", progress, teacher=network)
-        dbq.calibrate(model, torch.split(train[0], 256))
-        total = dbq.cost(model, example).total
-        rows.append(Row(plan, meaning, prepared, calibrated, accuracy(model, test), total))
+    rows = []
+    for name, meaning in STORY.items():
+        start = [] if name == "digits-fp" else [f'model.weights="{out / "digits-fp"}"']
+        watcher = _EpochCounter(name, progress)
+        recipe = load_recipe(name, start)
+        result = train(recipe, out / name, resume=True, watchers=(watcher,))
+        cost, images = Totals(**result["cost"]), result["test"]["images"]
+        rows.append(
+            Row(name, meaning, result["top1"], result["best_top1"], images, cost, str(out / name))
+        )
     return rows
 
 
-def fit(
-    model: nn.Module,
-    data: Data,
-    epochs: int,
-    rate: float,
-    what: str,
-    progress: Progress,
-    teacher: nn.Module | None = None,
-) -> None:
-    """SGD with a cosine rate; a teacher's soft labels count for half of the loss."""
-    optimizer = torch.optim.SGD(dbq.param_groups(model, weight_decay=1e-4), lr=rate, momentum=0.9)
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    ternary = dbq.branches(model)
-    temperature = dbq.TemperatureSchedule(model, start=20, increment=20) if ternary else None
-    for epoch in range(epochs):
-        model.train()
-        for x, y in shuffled(data):
-            logits = model(x)
-            loss = F.cross_entropy(logits, y)
-            if teacher is not None:
-                with torch.no_grad():
-                    soft_labels = teacher.eval()(x).softmax(1)
-                loss = (loss + F.cross_entropy(logits, soft_labels)) / 2
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
-        cosine.step()
-        if temperature:
-            temperature.step()
-        progress(what, epoch + 1, epochs)
+class _EpochCounter:
+    def __init__(self, what: str, progress: Progress) -> None:
+        self.what, self.progress = what, progress
 
+    def message(self, text: str) -> None:
+        pass
 
-def as_rgb(images: Tensor, labels: Tensor) -> Data:
-    return images.expand(-1, 3, -1, -1), labels
+    def step(self, report: StepReport) -> None:
+        self.progress(self.what, report.epoch * report.steps + report.step,
+                      report.epochs * report.steps)  # fmt: skip
 
-
-def shuffled(data: Data) -> Iterator[Data]:
-    images, labels = data
-    for index in torch.split(torch.randperm(len(labels)), BATCH):
-        yield images[index], labels[index]
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, data: Data) -> float:
-    """Top-1 in percent."""
-    images, labels = data
-    return 100 * float((model.eval()(images).argmax(1) == labels).double().mean())
+    def epoch(self, row: dict[str, Any]) -> None:
+        pass
 
 
 def results_table(rows: list[Row]) -> str:
     """The demo's results as text, with what they mean."""
-    table = plain_table(
-        [
-            "plan",
-            "pointwise weights",
-            "prepared",
-            "calibrated",
-            "trained",
-            "C_C",
-            "C_S",
-            "C_R",
-            "C_M",
-        ],
-        left=2,
-    )
+    names = ["recipe", "pointwise weights", "top-1", "best", "C_C", "C_S", "C_R", "C_M", "size"]
+    table = plain_table(names, left=2)
     base = rows[0].cost
     for row in rows:
         cost = row.cost
         table.add_row(
-            row.plan, row.meaning, f"{row.prepared:.1f}", f"{row.calibrated:.1f}",
-            f"{row.trained:.1f}", *(short(c) for c in (cost.C_C, cost.C_S, cost.C_R, cost.C_M)),
+            row.recipe, row.meaning, f"{row.top1:.1f}", f"{row.best_top1:.1f}",
+            *(short(c) for c in (cost.C_C, cost.C_S, cost.C_R, cost.C_M)), f"{short(cost.C_M / 8)}B",
         )  # fmt: skip
     last = rows[-1].cost
     return as_text(
-        "MobileNetV1 0.25 on 360 test digits: top-1 in %, cost of one inference",
+        f"MobileNetV1 0.25 on {rows[0].images} test digits: top-1 in % of the hard network after the",
+        "last epoch and in the best one, and the cost of one inference",
         table,
-        "prepared: quantized, nothing else. calibrated: batch norm re-estimated, no labels.",
         "C_C 1-bit full adders, C_S without those of zero weights, C_R bits of weights and inputs,",
-        f"C_M bits of the model. {rows[-1].plan} against float: "
-        f"C_S {base.C_S / last.C_S:.1f}x less, C_M {base.C_M / last.C_M:.1f}x less.",
+        f"C_M bits of the model. {rows[-1].recipe} against float: C_S {base.C_S / last.C_S:.1f}x less, "
+        f"C_M {base.C_M / last.C_M:.1f}x less.",
+        f"networks, metrics and recipes: {Path(rows[0].run).parent}/",
     )
 
 

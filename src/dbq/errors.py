@@ -9,7 +9,9 @@ A message says what was found, what was expected and what to do about it, in one
     ├── LayerError           a layer that cannot do what is asked of it
     ├── WeightsError         weights that cannot be quantized, read, or put into the model
     ├── UnknownModelError    no shipped network of that name
-    └── DataError            a data set that is missing or damaged
+    ├── DataError            a data set that is missing or damaged
+    ├── RecipeError          a recipe that is malformed, unknown, or cannot be followed
+    └── TrainingError        a run that cannot start, go on, or be read
 """
 
 from __future__ import annotations
@@ -48,6 +50,14 @@ class UnknownModelError(DbqError):
 
 class DataError(DbqError):
     """A data set is missing or damaged."""
+
+
+class RecipeError(DbqError):
+    """A recipe is malformed, unknown, or cannot be followed."""
+
+
+class TrainingError(DbqError):
+    """A run cannot start, cannot go on, or cannot be read."""
 
 
 def first_line(error: Exception) -> str:

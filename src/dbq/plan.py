@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from dbq.errors import NoMatchError, PlanError, UnknownPlanError, closest
-from dbq.precision import FLOAT, Precision
+from dbq.precision import FLOAT, Kind, Precision
+from dbq.toml import quote, toml_value
 
 Role = Literal["first", "last", "depthwise", "pointwise", "conv"]
 Clip = Literal["bn", "relu6", "range"]
@@ -138,17 +139,40 @@ class Plan:
         extra = {name: rule or FLOAT_LAYER for name, rule in layers.items()}
         return replace(self, names={**self.names, **extra})
 
+    def with_method(
+        self, kind: Kind, method: str = "", options: Mapping[str, Option] | None = None
+    ) -> Plan:
+        """A copy in which every rule with weights of this kind has another method and more options.
+
+        >>> PLANS["dbq-1t"].with_method("ternary", options={"init": "kmeans"}).roles["pointwise"]
+        LayerPlan(weight=1T, input=float, init='kmeans')
+        """
+
+        def changed(rule: LayerPlan) -> LayerPlan:
+            if rule.weight.kind != kind:
+                return rule
+            more = {**rule.options, **(options or {})}
+            return replace(rule, method=method or rule.method, options=more)
+
+        return replace(
+            self,
+            default=changed(self.default),
+            roles={key: changed(rule) for key, rule in self.roles.items()},
+            patterns={key: changed(rule) for key, rule in self.patterns.items()},
+            names={key: changed(rule) for key, rule in self.names.items()},
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         tables = (dict(self.roles), dict(self.patterns), dict(self.names))
         return Plan, (self.name, self.default, *tables, self.clip, self.k)
 
     def to_toml(self) -> str:
         """The plan as TOML; `Plan.from_toml` reads it back to an equal plan."""
-        head = f"name = {_quote(self.name)}\nclip = {_quote(self.clip)}\nk = {float(self.k)}\n"
+        head = f"name = {quote(self.name)}\nclip = {quote(self.clip)}\nk = {float(self.k)}\n"
         tables = [("default", self.default)]
         for table in ("roles", "patterns", "names"):
             rules: Mapping[str, LayerPlan] = getattr(self, table)
-            tables += [(f"{table}.{_quote(key)}", rule) for key, rule in rules.items()]
+            tables += [(f"{table}.{quote(key)}", rule) for key, rule in rules.items()]
         return head + "".join(f"\n[{key}]\n{_rule_to_toml(rule)}" for key, rule in tables)
 
     @classmethod
@@ -258,29 +282,17 @@ def _shipped() -> dict[str, Plan]:
 PLANS: dict[str, Plan] = _shipped()
 
 
-def _quote(text: str) -> str:
-    escaped = "".join(
-        f"\\u{ord(c):04x}" if ord(c) < 0x20 or c == "\x7f" else "\\" + c if c in '"\\' else c
-        for c in text
-    )
-    return f'"{escaped}"'
-
-
 def _rule_to_toml(rule: LayerPlan) -> str:
     weight, input = ("float" if p.is_float else str(p) for p in (rule.weight, rule.input))
     lines = [f'weight = "{weight}"', f'input = "{input}"']
     if rule.method:
-        lines.append(f"method = {_quote(rule.method)}")
+        lines.append(f"method = {quote(rule.method)}")
     if rule.options:
-        pairs = ", ".join(f"{_quote(key)} = {_value(value)}" for key, value in rule.options.items())
+        pairs = ", ".join(
+            f"{quote(key)} = {toml_value(value)}" for key, value in rule.options.items()
+        )
         lines.append(f"options = {{ {pairs} }}")
     return "\n".join(lines) + "\n"
-
-
-def _value(value: Option) -> str:
-    if isinstance(value, str):
-        return _quote(value)
-    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _rule_from_toml(data: object, where: str) -> LayerPlan:

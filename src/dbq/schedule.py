@@ -1,6 +1,8 @@
-"""Temperature of the soft steps, a pure function of the epoch."""
+"""Learning rate and temperature, pure functions of the epoch; a fraction is a part of an epoch."""
 
 from __future__ import annotations
+
+import math
 
 from torch import nn
 
@@ -8,13 +10,37 @@ from dbq.errors import DbqError
 from dbq.quantizers.branch import BranchQuantizer
 
 
-def linear_temperature(epoch: int, start: float, increment: float) -> float:
+def cosine_rate(
+    epoch: float, epochs: int, rate: float, warmup: int = 0, resolution: float = 1.0
+) -> float:
+    """The learning rate of an epoch (supplement, section 1).
+
+        rate (e + 1) / E_W                  in the first E_W epochs
+        rate / 2 (1 + cos(pi e / E_T))      after them
+
+    `resolution` is how often the rate moves, in epochs: the first value of the warm-up is
+    resolution / E_W, so that it ends at the full rate either way.
+
+    >>> [round(cosine_rate(e, epochs=4, rate=0.1, warmup=2), 4) for e in range(4)]
+    [0.05, 0.1, 0.05, 0.0146]
+    """
+    if epoch < warmup:
+        return rate * (epoch + resolution) / warmup
+    return rate / 2 * (1 + math.cos(math.pi * epoch / epochs))
+
+
+def linear_temperature(epoch: float, start: float, increment: float) -> float:
     """T_e = T_init + e T_inc (supplement, section 1).
 
     >>> linear_temperature(4, start=5, increment=2.5)
     15.0
     """
     return start + epoch * increment
+
+
+def soft_quantizers(model: nn.Module) -> list[BranchQuantizer]:
+    """The quantizers of a model that have a temperature."""
+    return [module for module in model.modules() if isinstance(module, BranchQuantizer)]
 
 
 class TemperatureSchedule:
@@ -31,7 +57,7 @@ class TemperatureSchedule:
     """
 
     def __init__(self, model: nn.Module, start: float, increment: float) -> None:
-        self.quantizers = [m for m in model.modules() if isinstance(m, BranchQuantizer)]
+        self.quantizers = soft_quantizers(model)
         if not self.quantizers:
             raise DbqError(
                 "the model has no ternary layer: call dbq.prepare first, with a plan that has some"
@@ -40,7 +66,8 @@ class TemperatureSchedule:
             raise DbqError(
                 f"temperature {start} + e * {increment}: expected start > 0, increment >= 0"
             )
-        self.start, self.increment, self.epoch = start, increment, 0
+        self.start, self.increment = start, increment
+        self.epoch: float = 0
         self._apply()
 
     @property
@@ -48,7 +75,11 @@ class TemperatureSchedule:
         return linear_temperature(self.epoch, self.start, self.increment)
 
     def step(self) -> None:
-        self.epoch += 1
+        self.move_to(self.epoch + 1)
+
+    def move_to(self, epoch: float) -> None:
+        """Set the temperature of a certain epoch, or of a moment inside one."""
+        self.epoch = epoch
         self._apply()
 
     def _apply(self) -> None:
@@ -60,5 +91,4 @@ class TemperatureSchedule:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.start, self.increment = float(state["start"]), float(state["increment"])
-        self.epoch = int(state["epoch"])
-        self._apply()
+        self.move_to(state["epoch"])

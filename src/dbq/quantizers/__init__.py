@@ -40,7 +40,7 @@ def weight_quantizer(layer_plan: LayerPlan, weight: Tensor) -> WeightQuantizer |
     _check_options(method, make, layer_plan.options)
     quantizer = make(precision, len(weight), **layer_plan.options).to(weight.device)
     quantizer.initialise(weight)
-    return quantizer.requires_grad_(weight.requires_grad)  # a frozen layer stays frozen
+    return quantizer if weight.requires_grad else quantizer.requires_grad_(False)  # stays frozen
 
 
 def _check_options(

@@ -56,7 +56,13 @@ class BranchQuantizer(WeightQuantizer):
     temperature: Tensor
     level_codes: Tensor
 
-    def __init__(self, precision: Precision, kernels: int, init: str = "alternate") -> None:
+    def __init__(
+        self,
+        precision: Precision,
+        kernels: int,
+        init: str = "alternate",
+        learn_thresholds: bool = True,
+    ) -> None:
         super().__init__(precision)
         branches, levels = precision.size, 3**precision.size
         if init not in INITIALISATIONS:
@@ -67,7 +73,7 @@ class BranchQuantizer(WeightQuantizer):
         self.alpha = nn.Parameter(torch.empty(kernels, branches))
         self.gamma_1 = nn.Parameter(torch.ones(kernels, 1))
         self.gamma_2 = nn.Parameter(torch.ones(kernels, 1))
-        self.t = nn.Parameter(torch.empty(kernels, levels - 1))
+        self.t = nn.Parameter(torch.empty(kernels, levels - 1), requires_grad=learn_thresholds)
         self.register_buffer("temperature", torch.tensor(DEFAULT_TEMPERATURE))
         self.register_buffer("level_codes", level_codes(branches), persistent=False)
 

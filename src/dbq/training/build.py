@@ -1,0 +1,72 @@
+"""From a recipe to networks: the one to train, and the float one it learns from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dbq.calibration import calibrate
+from dbq.data.split import Split
+from dbq.errors import RecipeError
+from dbq.models import create_model, load_weights
+from dbq.preparation import prepare
+from dbq.recipe import Recipe
+from dbq.training.order import derive
+
+CALIBRATION_BATCH = 500
+FINAL = "model.safetensors"  # what a finished run leaves in its directory
+
+
+def float_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
+    """The recipe's network before quantization, with its starting weights if `start`."""
+    chosen = recipe.model
+    options: dict[str, Any] = dict(chosen.options)
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    model = create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
+    if start and chosen.weights:
+        load_weights(model, weights_file(chosen.weights))
+    elif start and chosen.weights_from:
+        raise RecipeError(
+            f"recipe {recipe.name} starts from float weights: give them by "
+            f"--set model.weights=FILE, or train them: dbq train {chosen.weights_from}"
+        )
+    return model
+
+
+def quantized_network(
+    recipe: Recipe, example: Tensor, classes: int, start: bool = True
+) -> nn.Module:
+    """The network a recipe trains, prepared by its plan."""
+    model = float_network(recipe, classes, start)
+    prepare(model, recipe.plan, example)
+    return model
+
+
+def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
+    """The float network whose answers are half of the lesson, if the recipe wants one."""
+    if not recipe.extra.distill:
+        return None
+    if not recipe.model.weights:
+        raise RecipeError(
+            f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
+            "give it by --set model.weights=FILE"
+        )
+    return float_network(recipe, classes).eval().requires_grad_(False)
+
+
+def reestimate(
+    model: nn.Module, split: Split, images: int, seed: int, device: torch.device
+) -> None:
+    """Batch-norm statistics and ranges of the hard network, from some training images."""
+    generator = torch.Generator().manual_seed(derive(seed, "calibration"))
+    chosen = torch.randperm(len(split), generator=generator)[:images]
+    groups = torch.split(chosen, CALIBRATION_BATCH)
+    calibrate(model, (batch.images.to(device) for batch in split.batches(groups)))
+
+
+def weights_file(path: str) -> Path:
+    """A file as it is; for the directory of a run, the network it ended with."""
+    return Path(path) / FINAL if Path(path).is_dir() else Path(path)

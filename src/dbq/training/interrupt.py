@@ -1,0 +1,37 @@
+"""Ctrl-C, politely: the step in progress is finished, the run is saved, then the program ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """False until the user, or the system, asked to stop."""
+
+    def __init__(self) -> None:
+        self.made = False
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """SIGINT and SIGTERM set the request; a second one ends the program at once."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # only the main thread may handle signals
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        request.made = True
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

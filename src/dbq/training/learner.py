@@ -1,0 +1,181 @@
+"""Learner: a network, its optimizer, and one step of training.
+
+It knows how a step is computed (processes, precision, accumulation, distillation, averaging) and what
+has to be saved for the next step to come out the same, bit for bit. It knows nothing of epochs, files or
+the terminal. All randomness of a step comes from (seed, step, rank), so there is no generator to save.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from dbq.data.split import Batch
+from dbq.errors import TrainingError
+from dbq.optimizer import param_groups
+from dbq.recipe import Recipe
+from dbq.schedule import TemperatureSchedule, cosine_rate, soft_quantizers
+from dbq.training.order import derive
+from dbq.training.sync_bn import synchronise_batch_norms
+from dbq.training.world import World
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Learner:
+    """Call `move_to(epoch)` and `step(batch, number)`; read `network` for the result."""
+
+    def __init__(
+        self, recipe: Recipe, model: nn.Module, teacher: nn.Module | None, world: World
+    ) -> None:
+        train, machine = recipe.train, recipe.machine
+        self.recipe, self.world, self.model, self.teacher = recipe, world, model, teacher
+        for network in filter(None, (model, teacher)):
+            network.to(world.device)
+            if machine.channels_last:
+                network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if machine.sync_bn:
+            synchronise_batch_norms(model)
+        self.average = _moving_average(model, recipe.extra.ema) if recipe.extra.ema else None
+        groups = param_groups(model, train.weight_decay)
+        self.optimizer = torch.optim.SGD(groups, lr=train.rate, momentum=train.momentum)
+        self.scaler = torch.amp.GradScaler(world.device.type, enabled=machine.precision == "fp16")
+        options = recipe.temperature
+        self.temperature = (
+            TemperatureSchedule(model, options.start, options.increment)
+            if soft_quantizers(model)
+            else None
+        )
+        self.parallel = _parallel(model, machine.sync_bn, world) if world.is_shared else None
+        called = self.parallel or model
+        self.forward = torch.compile(called) if machine.compile else called
+
+    @property
+    def network(self) -> nn.Module:
+        """What is tested and kept: the moving average if there is one, else the model."""
+        if self.average is None:
+            return self.model
+        averaged: nn.Module = self.average.module
+        return averaged
+
+    @property
+    def rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    @property
+    def hotness(self) -> float | None:
+        """The temperature of the soft steps; None if there are none."""
+        return self.temperature.temperature if self.temperature else None
+
+    def move_to(self, epoch: float, resolution: float) -> None:
+        """Set learning rate and temperature for a moment of the run; see `cosine_rate`."""
+        train = self.recipe.train
+        rate = cosine_rate(epoch, train.epochs, train.rate, train.warmup, resolution)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        if self.temperature:
+            self.temperature.move_to(epoch)
+
+    def step(self, batch: Batch, number: int) -> Tensor:
+        """Train on this process's part of a batch; returns [loss summed, correct, images]."""
+        torch.manual_seed(derive(self.recipe.train.seed, "step", number, self.world.rank))
+        self.model.train()
+        images, labels = self._on_device(batch)
+        parts = list(zip(
+            images.tensor_split(self.recipe.train.accumulate),
+            labels.tensor_split(self.recipe.train.accumulate),
+            strict=True,
+        ))  # fmt: skip
+        sums = torch.zeros(3, dtype=torch.double, device=images.device)
+        for i, (x, y) in enumerate(parts):
+            with self._gradients_stay_here(unless=i + 1 == len(parts)):
+                loss, logits = self._loss(x, y)
+                self.scaler.scale(loss * (len(y) / len(labels))).backward()  # type: ignore[no-untyped-call]
+            right = (logits.argmax(1) == y).sum()
+            sums += torch.stack([loss.detach().double() * len(y), right, right.new_tensor(len(y))])
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        return sums
+
+    def _on_device(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        images = batch.images.to(self.world.device, non_blocking=True)
+        if self.recipe.machine.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images, batch.labels.to(self.world.device, non_blocking=True)
+
+    def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        extra, half = self.recipe.extra, HALF.get(self.recipe.machine.precision)
+        with torch.autocast(self.world.device.type, dtype=half, enabled=half is not None):
+            if self.teacher is not None:
+                with torch.no_grad():
+                    lesson = self.teacher(x)
+            logits = self.forward(x).float()
+        loss = F.cross_entropy(logits, y, label_smoothing=extra.label_smoothing)
+        if self.teacher is not None:
+            blur = extra.distill_temperature
+            soft_labels = (lesson.float() / blur).softmax(1)
+            # times blur^2: gradients of the two terms then have the same size (Hinton 2015)
+            imitation = F.cross_entropy(logits / blur, soft_labels) * blur**2
+            loss = (1 - extra.distill) * loss + extra.distill * imitation
+        return loss, logits
+
+    def _gradients_stay_here(self, unless: bool) -> AbstractContextManager[Any]:
+        """Only the last part of an accumulated batch is worth a message to the other processes."""
+        return nullcontext() if unless or self.parallel is None else self.parallel.no_sync()
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on."""
+        tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            momentum = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{name}"] = momentum
+        if self.average is not None:
+            average = self.average.state_dict()
+            tensors |= {f"average.{key}": value for key, value in average.items()}
+        for key, value in self.scaler.state_dict().items():
+            tensors[f"scaler.{key}"] = torch.tensor(value, dtype=torch.double)
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+        try:
+            self.model.load_state_dict(_under("model.", tensors))
+            if self.average is not None:
+                self.average.load_state_dict(_under("average.", tensors))
+        except RuntimeError as error:
+            detail = " ".join(str(error).split())[:200]
+            raise TrainingError(f"the checkpoint is not of this recipe: {detail}") from None
+        momenta = _under("momentum.", tensors)
+        for name, parameter in self.model.named_parameters():
+            if name in momenta:
+                momentum = torch.empty_like(parameter).copy_(momenta[name])
+                self.optimizer.state[parameter] = {"momentum_buffer": momentum}
+        scaler = {key: float(value) for key, value in _under("scaler.", tensors).items()}
+        if scaler:
+            self.scaler.load_state_dict(scaler)
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _parallel(model: nn.Module, sync_bn: bool, world: World) -> DistributedDataParallel:
+    """Synchronised batch norms are equal in all processes; others follow those of the first."""
+    gpus = [world.device.index] if world.device.type == "cuda" else None
+    return DistributedDataParallel(model, device_ids=gpus, broadcast_buffers=not sync_bn)
+
+
+def _moving_average(model: nn.Module, decay: float) -> AveragedModel:
+    """An exponential average of the parameters; statistics are copied, not averaged."""
+    average = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+    return AveragedModel(model, multi_avg_fn=average)

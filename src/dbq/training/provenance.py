@@ -1,0 +1,48 @@
+"""Where a result came from: code, command, machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dbq.machine import machine
+from dbq.recipe import Recipe
+from dbq.training.world import World
+
+
+def facts(recipe: Recipe, world: World) -> dict[str, Any]:
+    """What run.json and result.json say of the circumstances."""
+    device = world.device
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "revision": revision(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": " ".join(["dbq", *sys.argv[1:]]),
+        "processes": world.size,
+        "machine": {**machine(), "device": device.type, "gpu": gpu},
+        "weights": recipe.model.weights,
+    }
+
+
+def revision() -> str | None:
+    """The commit of the code, if it lies in a git work tree; "+" says that it was changed since."""
+    here = Path(__file__).parent
+    try:
+        commit = _git(here, "rev-parse", "--short=12", "HEAD")
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if changed else "")
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(directory), *arguments],
+        capture_output=True, text=True, check=True, timeout=10,
+    )  # fmt: skip
+    return done.stdout.strip()

@@ -1,0 +1,61 @@
+"""Batch norm over the batches of all processes together, on any device.
+
+torch's own SyncBatchNorm refuses CPU tensors, and replaces modules, which would cut the link between an
+input quantizer and its batch norm. This one changes the class of the module in place, and lets autograd
+go through the sums.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+
+class SyncedBatchNorm2d(nn.BatchNorm2d):
+    """nn.BatchNorm2d whose training statistics are those of the global batch."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        alone = not (dist.is_initialized() and dist.get_world_size() > 1)
+        if alone or not self.training:
+            return super().forward(input)
+        x = input.float()  # under autocast too: a variance needs its bits
+        count = torch.tensor([float(x.numel() / x.shape[1])], device=x.device)
+        dist.all_reduce(count)
+        # Two passes: the variance about the global mean does not cancel as E[x^2] - E[x]^2 does.
+        mean = _total(x.sum((0, 2, 3))) / count
+        centred = x - mean[:, None, None]
+        variance = _total(centred.square().sum((0, 2, 3))) / count
+        self._track(mean.detach(), variance.detach() * (count / (count - 1)))
+        y = centred * torch.rsqrt(variance + self.eps)[:, None, None]
+        if self.affine:
+            y = y * self.weight[:, None, None] + self.bias[:, None, None]
+        return y.to(input.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        if not self.track_running_stats:
+            return
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        momentum = self.momentum
+        if momentum is None:
+            momentum = 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean, momentum)
+        self.running_var.lerp_(variance, momentum)
+
+
+def _total(x: Tensor) -> Tensor:
+    """The sum over all processes; its gradient is the sum of theirs."""
+    summed: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
+    return summed
+
+
+def synchronise_batch_norms(model: nn.Module) -> None:
+    """Make every plain BatchNorm2d of `model` a synchronised one, in place."""
+    for module in model.modules():
+        if type(module) is nn.BatchNorm2d:
+            module.__class__ = SyncedBatchNorm2d

@@ -1,0 +1,101 @@
+"""World: the processes that train together, as torchrun started them; one process is a world of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dbq.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among the others. Only the first one writes."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def is_shared(self) -> bool:
+        return self.size > 1
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum of `values` over all processes, in place."""
+        if self.is_shared:
+            dist.all_reduce(values)
+        return values
+
+    def from_first(self, value: Any) -> Any:
+        """What the first process has, on all of them: they need not share a disk."""
+        if not self.is_shared:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def union(self, items: list[str]) -> list[str]:
+        """What any process has, sorted."""
+        gathered = [items]
+        if self.is_shared:
+            gathered = [[] for _ in range(self.size)]
+            dist.all_gather_object(gathered, items)
+        return sorted({item for part in gathered for item in part})
+
+    def wait(self) -> None:
+        if self.is_shared:
+            dist.barrier()
+
+
+@contextmanager
+def joined(device: str = "auto") -> Iterator[World]:
+    """Join the group torchrun set up, if it did; nccl on GPUs, gloo on CPUs."""
+    rank, size, local = (int(os.environ.get(name, default)) for name, default in (
+        ("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0),
+    ))  # fmt: skip
+    chosen = choose_device(device, local)
+    if size == 1:
+        yield World(0, 1, chosen)
+        return
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield World(rank, size, chosen)
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_device(device: str, local_rank: int = 0) -> torch.device:
+    """ "auto" is a GPU if there is one; each process of a machine gets its own.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise RecipeError(f"machine.device = {device!r}; expected auto, cpu or cuda") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError("machine.device = 'cuda', but torch sees no GPU: use auto or cpu")
+    if chosen.type == "cuda" and chosen.index is None:
+        return torch.device("cuda", local_rank)
+    return chosen
+
+
+def was_restarted() -> bool:
+    """True if torchrun started this group again after one of its processes died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0

@@ -1,0 +1,159 @@
+"""`dbq train`, `dbq eval` and `dbq recipes`: parsing and printing only."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbq.recipe import load_recipe, recipe_names
+from dbq.text import as_text, plain_table, short
+
+recipes_app = typer.Typer(no_args_is_help=True, help="The shipped training recipes.")
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Names of recipes, for shell completion."""
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(help="Name of a recipe, or path of a .toml.", autocompletion=complete_recipe),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=V", help="Change a key of the recipe; may be repeated."),
+]
+
+
+def train(
+    recipe: RecipeArgument,
+    out: Annotated[Path, typer.Option(help="Directory for the run.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one.")
+    ] = False,
+    overrides: SetOption = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as well.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train by a recipe: a directory with the network, its metrics and its result.
+
+    Accuracy is that of the hard network on the whole test set. Ctrl-C saves before it ends.
+
+    \b
+    Examples:
+      dbq train resnet20-2t-quick --out runs/2t --set model.weights=resnet20.safetensors
+      dbq train resnet20-2t-quick --out runs/2t --resume
+      dbq train mine.toml --out runs/mine --set train.epochs=3 --set machine.channels_last=true
+      torchrun --nproc-per-node=2 -m dbq train digits-2t --out runs/two --set machine.sync_bn=true
+    """
+    from rich.console import Console
+
+    from dbq.training.display import TerminalWatcher
+    from dbq.training.run import Watcher
+    from dbq.training.run import train as run
+
+    chosen = load_recipe(recipe, overrides or ())
+    watchers: list[Watcher] = []
+    with ExitStack() as stack:
+        if not as_json:
+            watchers.append(stack.enter_context(TerminalWatcher(Console(stderr=True))))
+        if tensorboard:
+            from dbq.training.tensorboard import TensorBoardWatcher
+
+            watchers.append(TensorBoardWatcher(out))
+        result = run(chosen, out, resume=resume, watchers=tuple(watchers))
+    if _is_first_process():
+        typer.echo(json.dumps(result, indent=2) if as_json else result_text(result, out))
+
+
+def evaluate(
+    network: Annotated[Path, typer.Argument(help="Directory of a run, or one of its networks.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data set is, if not where the recipe says.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Top-1 and top-5 of the hard network on the whole test set.
+
+    \b
+    Examples:
+      dbq eval runs/2t
+      dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
+    """
+    from dbq.training.evaluate_file import evaluate_file
+
+    found = evaluate_file(network, data)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    typer.echo(
+        f"{found['recipe']} ({found['plan']}), epoch {found['epoch'] + 1}: "
+        f"top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} % of {found['images']} images "
+        f"({found['data']}, {found['split']})"
+    )
+
+
+@recipes_app.command("list")
+def list_recipes(as_json: JsonOption = False) -> None:
+    """All shipped recipes, and the accuracy the paper has for each.
+
+    \b
+    Examples:
+      dbq recipes list
+      dbq recipes list --json
+    """
+    recipes = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        rows = [{"name": r.name, "about": r.about, "paper_top1": r.paper} for r in recipes]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = plain_table(["recipe", "what", "epochs", "paper"], left=2)
+    for recipe in recipes:
+        paper = "" if recipe.paper is None else f"{recipe.paper:.2f}"
+        table.add_row(recipe.name, recipe.about, str(recipe.train.epochs), paper)
+    typer.echo(as_text(table))
+
+
+@recipes_app.command("show")
+def show_recipe(
+    recipe: RecipeArgument, overrides: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """A recipe with every default written out: a start for one of your own.
+
+    \b
+    Examples:
+      dbq recipes show resnet20-2t
+      dbq recipes show resnet20-2t --set train.epochs=10 > mine.toml
+    """
+    import tomllib
+
+    text = load_recipe(recipe, overrides or ()).to_toml()
+    typer.echo(json.dumps(tomllib.loads(text), indent=2) if as_json else text.rstrip())
+
+
+def result_text(result: dict[str, Any], out: Path) -> str:
+    """What a run came to, and where it is."""
+    cost = result["cost"]
+    paper = "" if result["paper_top1"] is None else f", paper {result['paper_top1']:.2f} %"
+    test = result["test"]
+    costs = ", ".join(f"{key} {short(cost[key])}" for key in ("C_C", "C_S", "C_R", "C_M"))
+    return (
+        f"top-1 {result['top1']:.2f} % (best {result['best_top1']:.2f} % in epoch "
+        f"{result['best_epoch'] + 1}{paper}), top-5 {result['top5']:.2f} %, hard network, "
+        f"{test['images']} images ({test['data']}, {test['split']})\n{costs}\n"
+        f"network: {out / 'model.safetensors'}"
+    )
+
+
+def _is_first_process() -> bool:
+    import os
+
+    return os.environ.get("RANK", "0") == "0"
