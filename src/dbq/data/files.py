@@ -1,0 +1,151 @@
+"""FileSplit: image files, decoded by worker processes while the network computes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dbq.data.options import DataOptions
+from dbq.data.split import Batch, Split, normalise
+from dbq.data.views import (
+    MEAN,
+    STD,
+    Pixels,
+    UnreadableImageError,
+    centre_view,
+    random_view,
+    require_pillow,
+)
+from dbq.errors import DataError, first_line
+
+
+class FileSplit(Split):
+    """Labelled image files under a directory.
+
+    Workers send bytes; they are normalised here, on the device, where a quarter of the memory moves.
+    Errors travel as data, so that they arrive as one line and not as a worker's traceback.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        names: Sequence[str],
+        labels: Sequence[int],
+        *,
+        name: str,
+        classes: tuple[str, ...],
+        side: int,
+        options: DataOptions,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        require_pillow()
+        self.root, self.name, self.classes, self.side = root, name, classes, side
+        # One block of bytes and no objects: a million str would be copied into every worker, because
+        # looking at a str writes its reference count.
+        self.names = np.array([os.fsencode(n) for n in names], dtype=np.bytes_)
+        self.labels = torch.tensor(labels)
+        self.mean, self.std = options.mean or MEAN, options.std or STD
+        self.workers, self.skip_unreadable = options.workers, options.skip_unreadable
+        self.device = torch.device(device)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, index: int) -> str:
+        return os.path.join(self.root, os.fsdecode(self.names[index]))
+
+    def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
+        loader = DataLoader(
+            _Reader(self, draw),
+            batch_sampler=[group.tolist() for group in groups],
+            num_workers=min(self.workers, len(groups)),
+            collate_fn=_stack,
+            worker_init_fn=ignore_interrupts,
+            generator=torch.Generator(),  # or it would take a number from the global one
+            pin_memory=self.device.type == "cuda",
+        )
+        read = iter(loader)
+        try:
+            for group in groups:
+                yield self._batch(group, self._next(read))
+        finally:
+            del read  # ends the workers: also where a traceback keeps this frame alive
+
+    def _next(self, read: Iterator[_Read]) -> _Read:
+        try:
+            return next(read)
+        except (
+            RuntimeError,
+            OSError,
+            EOFError,
+        ) as error:  # a worker that is gone shows as any of these
+            if not self.workers:
+                raise
+            raise DataError(
+                f"{self.name}: a process that reads images has died ({first_line(error)}); "
+                "if memory or /dev/shm is short, use fewer data.workers"
+            ) from None
+
+    def _batch(self, group: Tensor, found: _Read) -> Batch:
+        bad = [(self.path(int(group[at])), reason) for at, reason in found.unreadable]
+        if bad and not self.skip_unreadable:
+            path, reason = bad[0]
+            raise DataError(
+                f"cannot read {path}: {reason}; mend or remove it, or go on without such files "
+                "by data.skip_unreadable = true"
+            )
+        if not found.kept:
+            path, reason = bad[0]
+            raise DataError(
+                f"no image of a batch of {len(group)} can be read, first {path}: {reason}; "
+                "expected a few damaged files at most"
+            )
+        images = found.images.to(self.device, non_blocking=True)
+        labels = self.labels[group[torch.tensor(found.kept)]].to(self.device, non_blocking=True)
+        return Batch(normalise(images, self.mean, self.std), labels, tuple(path for path, _ in bad))
+
+
+class _Read(NamedTuple):
+    """What a worker found for a group: pixels of `kept` places, and why the others have none."""
+
+    images: Tensor
+    kept: list[int]
+    unreadable: list[tuple[int, str]]
+
+
+class _Reader(Dataset["Pixels | str"]):
+    """Index to pixels, or to the reason why there are none. All that workers get to know."""
+
+    def __init__(self, split: FileSplit, draw: int | None) -> None:
+        self.root, self.names = os.fspath(split.root), split.names
+        self.side, self.draw = split.side, draw
+
+    def __getitem__(self, index: int) -> Pixels | str:
+        path = os.path.join(self.root, os.fsdecode(self.names[index]))
+        try:
+            if self.draw is None:
+                return centre_view(path, self.side)
+            return random_view(path, self.side, np.random.default_rng([self.draw, index]))
+        except UnreadableImageError as error:
+            return str(error)
+
+
+def _stack(samples: list[Pixels | str]) -> _Read:
+    kept = [(at, pixels) for at, pixels in enumerate(samples) if not isinstance(pixels, str)]
+    reasons = [(at, reason) for at, reason in enumerate(samples) if isinstance(reason, str)]
+    images = np.stack([pixels for _, pixels in kept]) if kept else np.empty((0, 1, 1, 3), np.uint8)
+    planes = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+    return _Read(planes, [at for at, _ in kept], reasons)
+
+
+def ignore_interrupts(worker: int) -> None:
+    """Ctrl-C reaches every process of a terminal; what it means is for the main one to say."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

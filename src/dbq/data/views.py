@@ -1,0 +1,117 @@
+"""How an image file becomes the pixels a network sees: the two views of He et al. (2016).
+
+Training: shorter side resized to a random length in [256, 480], a random 224x224 crop, half of them
+mirrored. Testing: shorter side 256, the centre crop. Other sides than 224 scale these lengths alike.
+The orientation that a camera notes in a file is not applied: published accuracies are without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbq.errors import DataError, first_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Pixels = NDArray[np.uint8]  # [side, side, 3]
+
+CROP, TEST_LENGTH, TRAIN_LENGTHS = 224, 256, (256, 480)
+BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, without importing pillow
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # over ImageNet's training images
+
+
+class UnreadableImageError(Exception):
+    """A file that cannot be decoded; the message is the reason, without the file's name."""
+
+
+def require_pillow() -> None:
+    """Say what to install where there is no pillow; the other data sets do without it."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise DataError("image files are read by pillow: pip install pillow") from None
+
+
+def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
+    """A random view; `rng` alone decides which."""
+    low, high = (scaled(length, side) for length in TRAIN_LENGTHS)
+    length = int(rng.integers(low, high, endpoint=True))
+    image = decode(path, at_least=length)
+    width, height = resized(image.size, length)
+    left, top = int(rng.integers(width - side + 1)), int(rng.integers(height - side + 1))
+    pixels = crop_of_resized(image, length, (left, top), side)
+    return pixels[:, ::-1] if rng.random() < 0.5 else pixels
+
+
+def centre_view(path: str, side: int) -> Pixels:
+    """The centre, by resizing everything: to the bit what accuracies are measured on elsewhere."""
+    image = decode(path)
+    width, height = resized(image.size, scaled(TEST_LENGTH, side))
+    left, top = round((width - side) / 2), round((height - side) / 2)
+    whole = image.resize((width, height), BILINEAR)
+    return np.asarray(whole.crop((left, top, left + side, top + side)))
+
+
+def decode(source: str | IO[bytes], at_least: int = 0) -> Image:
+    """An image as RGB.
+
+    With `at_least`, a JPEG may come out at a half, quarter or eighth of its size, as long as its shorter
+    side keeps that many pixels: the decoder then does less work.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(source) as image:
+            if at_least:
+                factor = at_least / min(image.size)
+                image.draft(
+                    None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
+                )
+            image.load()
+            return image if image.mode == "RGB" else image.convert("RGB")
+    except UnidentifiedImageError:
+        raise UnreadableImageError("not an image") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can raise nearly anything inside a decoder
+        raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
+
+
+def scaled(length: int, side: int) -> int:
+    """A length that is meant for crops of 224, for crops of `side`.
+
+    >>> scaled(256, 224), scaled(480, 96)
+    (256, 206)
+    """
+    return round(length * side / CROP)
+
+
+def resized(size: tuple[int, int], length: int) -> tuple[int, int]:
+    """Width and height after the shorter one has become `length`.
+
+    >>> resized((500, 375), 256), resized((375, 500), 256)
+    ((341, 256), (256, 341))
+    """
+    shorter = min(size)
+    return int(size[0] * length / shorter), int(size[1] * length / shorter)
+
+
+def crop_of_resized(image: Image, length: int, corner: tuple[int, int], side: int) -> Pixels:
+    """The square at `corner` of the image resized to a shorter side of `length`.
+
+    Only the square is computed, at a fraction of the whole's cost; roundings may differ.
+    """
+    (left, top), (old_width, old_height) = corner, image.size
+    new_width, new_height = resized(image.size, length)
+    box = (
+        left * old_width / new_width,
+        top * old_height / new_height,
+        (left + side) * old_width / new_width,
+        (top + side) * old_height / new_height,
+    )
+    return np.asarray(image.resize((side, side), BILINEAR, box))
