@@ -4,30 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from dbq.data import cifar10, digits
+from dbq.data import cifar10, cifar10_archive, digits, imagenet, wake_words
+from dbq.data.examination import Report, examine
 from dbq.data.options import DataOptions
+from dbq.data.progress import Progress, silent
 from dbq.data.split import Batch, Split, TensorSplit, normalise
 from dbq.errors import DataError, closest
 
-__all__ = ["DATASETS", "Batch", "DataOptions", "Split", "TensorSplit", "load_data", "normalise"]
+__all__ = [
+    "DATASETS",
+    "Batch",
+    "DataOptions",
+    "Report",
+    "Split",
+    "TensorSplit",
+    "check_data",
+    "load_data",
+    "normalise",
+    "prepare_data",
+]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """`load(options, device)` gives the train and test splits."""
+    """`load(options, device)` gives the train and test splits; `prepare(directory, progress)` gets the
+    files, or raises an error that says which to fetch by hand, and says in a line what is there."""
 
     about: str
     size: int  # side of the images a network sees
     load: Callable[[DataOptions, torch.device], tuple[Split, Split]]
+    prepare: Callable[[Path, Progress], str]
+    layout: str = ""  # which files must be where; empty: it needs no directory
+    any_size: bool = False  # whether data.image_size may be another than `size`
 
 
 DATASETS: dict[str, DataSet] = {
-    "cifar10": DataSet("60,000 colour photographs, 32x32, 10 classes", 32, cifar10.load),
-    "digits": DataSet("1,797 handwritten digits, 8x8, inside scikit-learn", 8, digits.load),
-}
+    "cifar10": DataSet(
+        "60,000 colour photographs, 32x32, 10 classes",
+        32, cifar10.load, cifar10_archive.prepare, cifar10.LAYOUT,
+    ),
+    "digits": DataSet(
+        "1,797 handwritten digits, 8x8, inside scikit-learn",
+        8, digits.load, digits.prepare,
+    ),
+    "imagenet": DataSet(
+        "ILSVRC2012: 1,281,167 photographs and 50,000 to test, 1,000 classes",
+        imagenet.SIDE, imagenet.load, imagenet.prepare, imagenet.LAYOUT, any_size=True,
+    ),
+    "visual_wake_words": DataSet(
+        "COCO's 123,287 photographs, with a person or without",
+        wake_words.SIDE, wake_words.load, wake_words.prepare, wake_words.LAYOUT, any_size=True,
+    ),
+}  # fmt: skip
 
 
 def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple[Split, Split]:
@@ -37,6 +69,44 @@ def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple
     >>> len(train), len(test), test.classes[:3]
     (1437, 360, ('0', '1', '2'))
     """
-    if options.name not in DATASETS:
-        raise DataError(f"no data set {options.name!r}; {closest(options.name, DATASETS)}")
-    return DATASETS[options.name].load(options, torch.device(device))
+    known = _find(options.name, options.directory)
+    if options.image_size not in (0, known.size) and not known.any_size:
+        raise DataError(
+            f"{options.name} has images of side {known.size}: data.image_size is {options.image_size}"
+        )
+    if options.image_size < 0 or options.workers < 0:
+        raise DataError("data.image_size and data.workers must be 0 or more")
+    for what, values in (("mean", options.mean), ("std", options.std)):
+        if len(values) not in (0, 3):
+            raise DataError(f"data.{what} has {len(values)} values, expected red, green and blue")
+    if any(value <= 0 for value in options.std):
+        raise DataError(f"data.std is {options.std}, expected numbers over 0")
+    return known.load(options, torch.device(device))
+
+
+def prepare_data(name: str, directory: Path | str = "", progress: Progress = silent) -> str:
+    """Get the files of a data set into `directory`, or say what to fetch by hand."""
+    return _find(name, directory).prepare(Path(directory), progress)
+
+
+def check_data(
+    name: str, directory: Path | str = "", progress: Progress = silent, workers: int = 2
+) -> Report:
+    """Look at every image of a data set.
+
+    >>> [part.images for part in check_data("digits").splits]
+    [1437, 360]
+    """
+    options = DataOptions(name, str(directory), workers=workers, skip_unreadable=True)
+    return examine(load_data(options), progress)
+
+
+def _find(name: str, directory: Path | str) -> DataSet:
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}; {closest(name, DATASETS)}")
+    known = DATASETS[name]
+    if known.layout and not str(directory):
+        raise DataError(
+            f"{name}: no directory given, expected where its files are: data.directory in a recipe"
+        )
+    return known

@@ -1,0 +1,137 @@
+"""Looking at every image of a data set: how many of which class, which are damaged, one checksum.
+
+The checksum is over names, labels and contents in order, so two people who see the same one have the
+same data. That of a data set in memory is over its pixels: CIFAR-10's two forms give the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dbq.data.files import FileSplit, ignore_interrupts
+from dbq.data.progress import Progress, silent
+from dbq.data.split import Split, TensorSplit
+from dbq.data.views import UnreadableImageError, decode
+
+CHUNK = 64  # files that a worker looks at before it reports
+
+
+class Damage(NamedTuple):
+    """An unreadable file and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What is in one split; counts include unreadable files."""
+
+    name: str
+    images: int
+    per_class: dict[str, int]
+    unreadable: tuple[Damage, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is in a data set."""
+
+    splits: tuple[SplitReport, ...]
+    sha256: str
+
+    @property
+    def problems(self) -> list[str]:
+        """One line for everything that is wrong."""
+        damaged = [f"{bad.path}: {bad.reason}" for part in self.splits for bad in part.unreadable]
+        empty = [
+            f"{part.name}: no image of class {name}"
+            for part in self.splits
+            for name, count in part.per_class.items()
+            if not count
+        ]
+        return damaged + empty
+
+    def to_json(self) -> dict[str, Any]:
+        splits = [
+            {
+                "name": part.name,
+                "images": part.images,
+                "per_class": part.per_class,
+                "unreadable": [bad._asdict() for bad in part.unreadable],
+            }
+            for part in self.splits
+        ]
+        return {"splits": splits, "problems": self.problems, "sha256": self.sha256}
+
+
+def examine(splits: Sequence[Split], progress: Progress = silent) -> Report:
+    """Read everything."""
+    digest = hashlib.sha256()
+    reports = []
+    for split in splits:
+        digest.update(f"{split.name}\n".encode())
+        if isinstance(split, FileSplit):
+            damaged, labels = _examine_files(split, digest, progress), split.labels
+        elif isinstance(split, TensorSplit):
+            damaged, labels = [], split.labels.cpu()
+            digest.update(labels.numpy().astype("<i8").tobytes())
+            digest.update(split.images.cpu().contiguous().numpy().tobytes())
+            progress(split.name, len(split), len(split))
+        else:
+            raise TypeError(f"cannot examine a {type(split).__name__}")
+        counts = torch.bincount(labels, minlength=len(split.classes)).tolist()
+        per_class = dict(zip(split.classes, counts, strict=True))
+        reports.append(SplitReport(split.name, len(split), per_class, tuple(damaged)))
+    return Report(tuple(reports), digest.hexdigest())
+
+
+def _examine_files(split: FileSplit, digest: hashlib._Hash, progress: Progress) -> list[Damage]:
+    loader = DataLoader(
+        _Examiner(split),
+        batch_size=CHUNK,
+        num_workers=split.workers,
+        collate_fn=list,
+        worker_init_fn=ignore_interrupts,
+        generator=torch.Generator(),
+    )
+    damaged, done = [], 0
+    for chunk in loader:
+        for contents, reason in chunk:
+            name, label = os.fsdecode(split.names[done]), int(split.labels[done])
+            digest.update(f"{name} {label} {contents}\n".encode(errors="surrogateescape"))
+            if reason:
+                damaged.append(Damage(split.path(done), reason))
+            done += 1
+        progress(split.name, done, len(split))
+    return damaged
+
+
+class _Examiner(Dataset[tuple[str, str]]):
+    """Index to the sha256 of a file and the reason, if any, why it cannot be decoded."""
+
+    def __init__(self, split: FileSplit) -> None:
+        self.root, self.names = os.fspath(split.root), split.names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> tuple[str, str]:
+        try:
+            with open(os.path.join(self.root, os.fsdecode(self.names[index])), "rb") as file:
+                contents = file.read()
+        except OSError as error:
+            return "", error.strerror or str(error)
+        try:
+            decode(io.BytesIO(contents))
+        except UnreadableImageError as error:
+            return hashlib.sha256(contents).hexdigest(), str(error)
+        return hashlib.sha256(contents).hexdigest(), ""

@@ -1,0 +1,112 @@
+"""Getting CIFAR-10: fetched whole or not at all, only with the right checksum, unpacked safely."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from dbq.data import cifar10_archive, prepare_data
+from dbq.data.cifar10 import FILES, PER_FILE, RECORD, load_cifar10
+from dbq.data.fetching import fetch
+from dbq.errors import DataError
+
+NAME = "cifar-10-binary.tar.gz"
+
+
+def md5(contents: bytes) -> str:
+    return hashlib.md5(contents).hexdigest()
+
+
+def tar(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        for name, contents in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(contents)
+            archive.addfile(member, io.BytesIO(contents))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for the data set's home page, with its archive."""
+    home = tmp_path / "home"
+    home.mkdir()
+    batch = bytes(PER_FILE * RECORD)
+    names = [*FILES["train"], *FILES["test"]]
+    tar(home / NAME, {f"cifar-10-batches-bin/{name}.bin": batch for name in names})
+    monkeypatch.setattr(cifar10_archive, "HOME", home.as_uri() + "/")
+    monkeypatch.setitem(cifar10_archive.ARCHIVES, NAME, md5((home / NAME).read_bytes()))
+    return home
+
+
+def test_fetched_unpacked_and_not_fetched_again(tmp_path: Path, home: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    data = tmp_path / "data"
+    said = prepare_data("cifar10", data, lambda *step: seen.append(step))
+    size = (home / NAME).stat().st_size
+    assert f"unpacked into {data}" in said
+    assert seen[-1] == (NAME, size, size)
+    assert sorted(path.name for path in data.iterdir()) == ["cifar-10-batches-bin", NAME]
+    assert len(load_cifar10(data, "train")[1]) == 50_000
+    (home / NAME).unlink()
+    assert "already" in prepare_data("cifar10", data)
+
+
+def test_an_archive_put_there_by_hand(tmp_path: Path, home: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (home / NAME).rename(data / NAME)
+    assert "unpacked" in prepare_data("cifar10", data)
+    assert load_cifar10(data, "test")[0].shape[0] == PER_FILE
+
+
+def test_wrong_checksums(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "data"
+    monkeypatch.setitem(cifar10_archive.ARCHIVES, NAME, "0" * 32)
+    with pytest.raises(DataError, match=f"has md5 [0-9a-f]{{32}}, expected {'0' * 32}: try again"):
+        prepare_data("cifar10", data)
+    assert list(data.iterdir()) == []  # neither under its name nor half of it
+    (data / NAME).write_bytes(b"half of it")
+    with pytest.raises(DataError, match=f"{NAME} has md5 .*: remove it"):
+        prepare_data("cifar10", data)
+
+
+def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar10_archive, "HOME", "http://127.0.0.1:9/")  # nobody listens there
+    with pytest.raises(DataError) as caught:
+        prepare_data("cifar10", tmp_path)
+    message = str(caught.value)
+    assert "cannot fetch http://127.0.0.1:9/cifar-10-binary.tar.gz: " in message
+    assert f"put it at {tmp_path / NAME} and run this again" in message
+    assert "\n" not in message
+
+
+def test_interrupted_fetch_leaves_nothing(tmp_path: Path, home: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch((home / NAME).as_uri(), tmp_path / "archive", "", interrupt)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "cifar-10-batches-bin/../../outside"])
+def test_an_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None:
+    data = tmp_path / "inner" / "data"
+    data.mkdir(parents=True)
+    tar(data / "x.tar.gz", {name: b"hostile"})
+    with pytest.raises(DataError, match=r"cannot unpack|has no folder"):
+        cifar10_archive.unpack(data / "x.tar.gz", data)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.tar.gz"]
+
+
+def test_damaged_archives(tmp_path: Path, home: Path) -> None:
+    whole = (home / NAME).read_bytes()
+    for contents in (b"", b"not a tar", whole[: len(whole) // 2]):
+        (tmp_path / "x.tar.gz").write_bytes(contents)
+        with pytest.raises(DataError, match=r"cannot unpack .*x\.tar\.gz: "):
+            cifar10_archive.unpack(tmp_path / "x.tar.gz", tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "x.tar.gz"]

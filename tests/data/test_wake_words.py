@@ -1,0 +1,191 @@
+"""Visual Wake Words: labels from COCO's annotations, and which images are tested on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dbq.data import DataOptions, check_data, load_data, prepare_data
+from dbq.data.files import FileSplit
+from dbq.data.wake_words import in_hash_split
+from dbq.errors import DataError
+
+PERSON, DOG = 7, 1  # not COCO's own ids: the name decides
+# boxes in an image of 100 x 40 = 4,000 pixels, of which 0.5 % are 20
+BOXES: dict[int, list[tuple[int, list[float]]]] = {
+    9: [(PERSON, [0, 0, 5, 4])],  # 20: not more than 0.5 %
+    25: [(PERSON, [0, 0, 5, 4.1])],  # 20.5
+    30: [(DOG, [0, 0, 100, 40])],
+    34: [],
+    42: [(PERSON, [1, 1, 1, 1]), (DOG, [0, 0, 9, 9]), (PERSON, [0, 0, 60, 30])],
+    73: [(PERSON, [0, 0, 3, 3]), (PERSON, [0, 0, 3, 5])],  # 9 + 15: none alone
+}
+LABELS = {9: 0, 25: 1, 30: 0, 34: 0, 42: 1, 73: 0}
+TRAIN, VAL = (9, 25, 30, 34), (42, 73)
+
+
+def instances(ids: tuple[int, ...], name: Callable[[int], str]) -> dict[str, Any]:
+    boxes = [(i, category, box) for i in ids for category, box in BOXES[i]]
+    return {
+        "info": {"year": 2014},
+        "images": [{"id": i, "file_name": name(i), "width": 100, "height": 40} for i in ids],
+        "annotations": [
+            {
+                "id": number, "image_id": i, "category_id": category, "bbox": box, "area": 4000.0,
+                "iscrowd": 0, "segmentation": [[0.0, 0.0, 1.0, 1.0]],
+            }
+            for number, (i, category, box) in enumerate(boxes)
+        ],
+        "categories": [{"id": DOG, "name": "dog"}, {"id": PERSON, "name": "person"}],
+    }  # fmt: skip
+
+
+@pytest.fixture(params=["2014", "2017"])
+def root(tmp_path: Path, photograph, request: pytest.FixtureRequest) -> Path:
+    year = request.param
+    (tmp_path / "annotations").mkdir()
+    for part, ids in (("train", TRAIN), ("val", VAL)):
+
+        def name(i: int, part: str = part) -> str:
+            return f"COCO_{part}2014_{i:012}.jpg" if year == "2014" else f"{i:012}.jpg"
+
+        for i in ids:
+            photograph(tmp_path / f"{part}{year}" / name(i), 100, 40, seed=i)
+        path = tmp_path / "annotations" / f"instances_{part}{year}.json"
+        path.write_text(json.dumps(instances(ids, name)))
+    (tmp_path / "mscoco_minival_ids.txt").write_text("42\n34\n")
+    return tmp_path
+
+
+def annotations(root: Path) -> Path:
+    return next((root / "annotations").glob("instances_train*.json"))
+
+
+def load(root: Path, skip: bool = False) -> tuple[FileSplit, FileSplit]:
+    options = DataOptions("visual_wake_words", str(root), workers=0, skip_unreadable=skip)
+    train, test = load_data(options)
+    assert isinstance(train, FileSplit)
+    assert isinstance(test, FileSplit)
+    return train, test
+
+
+def found(split: FileSplit) -> dict[int, int]:
+    """Image id, from the file's name, to label."""
+    ids = [int(Path(split.path(i)).stem[-12:]) for i in range(len(split))]
+    return dict(zip(ids, split.labels.tolist(), strict=True))
+
+
+def test_labels_and_official_ids(root: Path) -> None:
+    train, test = load(root)
+    assert found(train) == {i: LABELS[i] for i in (9, 25, 30, 73)}
+    assert found(test) == {i: LABELS[i] for i in (34, 42)}
+    assert (train.name, test.name) == ("train (official ids)", "minival (official ids)")
+    assert train.classes == ("no person", "person")
+    (batch,) = test.batches([torch.tensor([0, 1])])
+    assert batch.images.shape == (2, 3, 224, 224)
+
+
+def test_official_training_ids(root: Path) -> None:
+    (root / "mscoco_train_ids.txt").write_text("9\n25\n")
+    train, _ = load(root)
+    assert sorted(found(train)) == [9, 25]
+    (root / "mscoco_train_ids.txt").write_text("9\n42\n")
+    with pytest.raises(DataError, match=r"image 42 is in mscoco_train_ids.txt and in mscoco_mini"):
+        load(root)
+    (root / "mscoco_minival_ids.txt").unlink()
+    with pytest.raises(DataError, match=r"has mscoco_train_ids.txt without mscoco_minival_ids.txt"):
+        load(root)
+
+
+def test_hash_split(root: Path) -> None:
+    def first_eight_bytes(i: int) -> int:
+        return int(hashlib.sha256(str(i).encode()).hexdigest()[:16], 16)
+
+    assert [i for i in range(3000) if in_hash_split(i)] == [
+        i for i in range(3000) if first_eight_bytes(i) % 1000 < 65
+    ]
+    (root / "mscoco_minival_ids.txt").unlink()
+    train, test = load(root)
+    assert (train.name, test.name) == ("train (hash split 1)", "test (hash split 1)")
+    chosen = [i for i in BOXES if first_eight_bytes(i) % 1000 < 65]
+    assert list(found(test)) == chosen == [9]
+    assert sorted(found(train)) == [25, 30, 34, 42, 73]
+    path = annotations(root)
+    path.write_text(re.sub(r'"(id|image_id)": 9,', r'"\1": 8,', path.read_text()))
+    with pytest.raises(DataError, match="no images for test"):
+        load(root)
+
+
+def test_missing_images(root: Path) -> None:
+    victim = next(root.glob("train*/*0030.jpg"))
+    victim.unlink()
+    with pytest.raises(DataError, match=rf"{victim.name} is not there.*\(1 missing\)"):
+        load(root)
+    train, _ = load(root, skip=True)
+    (batch,) = train.batches([torch.arange(4)])
+    assert batch.skipped == (str(victim),)
+    assert len(batch.labels) == 3
+    (problem,) = check_data("visual_wake_words", root, workers=0).problems
+    assert problem == f"{victim}: No such file or directory"
+    victim.parent.rename(root / "elsewhere")
+    with pytest.raises(DataError, match=r"0009.jpg is not there.*\(4 missing\)"):
+        load(root)
+
+
+def test_damaged_ids(root: Path) -> None:
+    (root / "mscoco_minival_ids.txt").write_text("42\n77\n")
+    with pytest.raises(DataError, match=r"has image 77, which no annotation file lists \(1 such\)"):
+        load(root)
+    (root / "mscoco_minival_ids.txt").write_text("42\nforty-three\n")
+    with pytest.raises(DataError, match=r"cannot read .*minival_ids.txt: .*one image id a line"):
+        load(root)
+
+
+def test_damaged_annotations(root: Path) -> None:
+    path = annotations(root)
+    whole = json.loads(path.read_text())
+    for change, message in [
+        ({"categories": [{"id": 1, "name": "dog"}]}, "has no category 'person'"),
+        ({"images": []}, "is no file of COCO instances|lists no images"),
+        ({"images": [], "annotations": []}, "lists no images"),
+        ({"annotations": [{"image_id": 9, "category_id": PERSON}]}, "instances .KeyError: 'bbox'"),
+        ({"annotations": 3}, "is no file of COCO instances .TypeError"),
+        ({"images": [{**whole["images"][0], "width": 0}], "annotations": whole["annotations"][:1]},
+         "image 9 has no area"),
+    ]:  # fmt: skip
+        path.write_text(json.dumps({**whole, **change}))
+        with pytest.raises(DataError, match=message):
+            load(root)
+    path.write_text(json.dumps(whole)[:-50])
+    with pytest.raises(DataError, match=r"cannot read .*instances_train.*: .*fetch it again"):
+        load(root)
+    path.write_text("[1, 2]")
+    with pytest.raises(DataError, match="expected images, annotations and categories"):
+        load(root)
+    path.unlink()
+    with pytest.raises(DataError, match="no COCO annotations in"):
+        load(root)
+
+
+def test_an_annotation_cannot_point_outside(root: Path) -> None:
+    path = annotations(root)
+    path.write_text(path.read_text().replace('"file_name": "', '"file_name": "../../'))
+    train, _ = load(root)
+    assert all(Path(train.path(i)).resolve().is_relative_to(root.resolve()) for i in range(4))
+    assert len(found(train)) == 4
+
+
+def test_prepare(root: Path) -> None:
+    said = prepare_data("visual_wake_words", root)
+    assert "train (official ids), 4 images; minival (official ids), 2" in said
+    with pytest.raises(
+        DataError, match=r"no COCO annotations .* Fetch COCO by hand; expected: DIR"
+    ):
+        prepare_data("visual_wake_words", root / "nowhere")
