@@ -1,0 +1,141 @@
+"""`dbq data`: what data sets there are, getting one, and looking at every image of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dbq.data.examination import Report
+    from dbq.data.progress import Progress
+
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Data sets: list, prepare and check them."
+)
+
+
+def complete_data(incomplete: str) -> list[str]:
+    """Names of data sets, for shell completion."""
+    from dbq.data import DATASETS
+
+    return [name for name in DATASETS if name.startswith(incomplete)]
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of a data set.", autocompletion=complete_data)
+]
+DirectoryArgument = Annotated[
+    Path | None, typer.Argument(metavar="DIR", help="Where its files are, or shall be.")
+]
+
+
+@data_app.command("list")
+def list_data(as_json: JsonOption = False) -> None:
+    """What data sets there are, and which files they need.
+
+    \\b
+    Examples:
+      dbq data list
+      dbq data list --json
+    """
+    from dbq.data import DATASETS
+
+    if as_json:
+        rows = [
+            {"name": name, "about": known.about, "size": known.size, "layout": known.layout}
+            for name, known in DATASETS.items()
+        ]
+        typer.echo(json.dumps({"data": rows}, indent=2))
+        return
+    for name, known in DATASETS.items():
+        typer.echo(f"{name}: {known.about}; the network sees {known.size}x{known.size}")
+        typer.echo(f"  files: {known.layout or 'none'}")
+
+
+@data_app.command("prepare")
+def prepare(
+    name: NameArgument, directory: DirectoryArgument = None, as_json: JsonOption = False
+) -> None:
+    """Get the files of a data set, or say what to fetch by hand and where to put it.
+
+    \\b
+    Examples:
+      dbq data prepare cifar10 data
+      dbq data prepare imagenet /data/imagenet
+    """
+    from dbq.data import prepare_data
+
+    with _bars(as_json) as progress:
+        said = prepare_data(name, directory or "", progress)
+    typer.echo(json.dumps({"name": name, "said": said}, indent=2) if as_json else said)
+
+
+@data_app.command("check")
+def check(
+    name: NameArgument,
+    directory: DirectoryArgument = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every image: how many of which class, damaged files, one checksum over everything.
+
+    Exit status 1 if an image cannot be read or a class has none.
+
+    \\b
+    Examples:
+      dbq data check digits
+      dbq data check cifar10 data --json
+      dbq data check visual_wake_words /data/coco --workers 8
+    """
+    from dbq.data import check_data
+
+    with _bars(as_json) as progress:
+        report = check_data(name, directory or "", progress, workers)
+    if as_json:
+        typer.echo(json.dumps({"name": name, **report.to_json()}, indent=2))
+    else:
+        _print(report)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+FEW = 20  # classes that are printed one by one
+
+
+def _print(report: Report) -> None:
+    for part in report.splits:
+        typer.echo(f"{part.name}: {part.images} images of {len(part.per_class)} classes")
+        if len(part.per_class) <= FEW:
+            for name, count in part.per_class.items():
+                typer.echo(f"  {count:7}  {name}")
+        else:
+            counts = part.per_class.values()
+            typer.echo(f"  {min(counts)} to {max(counts)} a class; --json lists them")
+    for problem in report.problems:
+        typer.echo(f"problem: {problem}")
+    typer.echo(f"sha256 {report.sha256}")
+
+
+@contextmanager
+def _bars(quiet: bool) -> Iterator[Progress]:
+    """A progress bar for each piece of work, on stderr; plain silence if `quiet`."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = [TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn()]
+    tasks: dict[str, Any] = {}
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=quiet) as bars:
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total or None)
+            bars.update(tasks[what], completed=done)
+
+        yield progress
