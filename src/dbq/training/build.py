@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dbq.calibration import calibrate
-from dbq.data.split import Split
+from dbq.data import DATASETS, Split
 from dbq.errors import RecipeError
 from dbq.models import create_model, load_weights
 from dbq.preparation import prepare
@@ -36,12 +36,10 @@ def float_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module
     return model
 
 
-def quantized_network(
-    recipe: Recipe, example: Tensor, classes: int, start: bool = True
-) -> nn.Module:
+def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
     """The network a recipe trains, prepared by its plan."""
     model = float_network(recipe, classes, start)
-    prepare(model, recipe.plan, example)
+    prepare(model, recipe.plan, example_image(recipe))
     return model
 
 
@@ -65,6 +63,12 @@ def reestimate(
     chosen = torch.randperm(len(split), generator=generator)[:images]
     groups = torch.split(chosen, CALIBRATION_BATCH)
     calibrate(model, (batch.images.to(device) for batch in split.batches(groups)))
+
+
+def example_image(recipe: Recipe) -> Tensor:
+    """A black image of the size the recipe's network sees."""
+    side = recipe.data.image_size or DATASETS[recipe.data.name].size
+    return torch.zeros(1, 3, side, side)
 
 
 def weights_file(path: str) -> Path:

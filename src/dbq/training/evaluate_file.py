@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from dbq.data import DATASETS, load_data
+from dbq.data import load_data
 from dbq.errors import TrainingError
 from dbq.recipe import Recipe
 from dbq.training.build import quantized_network
@@ -21,8 +20,7 @@ from dbq.training.world import World, choose_device
 def load_network(path: Path, classes: int) -> tuple[nn.Module, Recipe, dict[str, Any]]:
     """The trained network, in eval mode, with its recipe and what the run noted of it."""
     tensors, recipe, facts = read_network(path)
-    side = DATASETS[recipe.data.name].size
-    model = quantized_network(recipe, torch.zeros(1, 3, side, side), classes, start=False)
+    model = quantized_network(recipe, classes, start=False)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -52,7 +52,8 @@ class Learner:
             if soft_quantizers(model)
             else None
         )
-        self.parallel = _parallel(model, machine.sync_bn, world) if world.is_shared else None
+        gpus = [world.device.index] if world.device.type == "cuda" else None
+        self.parallel = DistributedDataParallel(model, device_ids=gpus) if world.is_shared else None
         called = self.parallel or model
         self.forward = torch.compile(called) if machine.compile else called
 
@@ -167,12 +168,6 @@ class Learner:
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _parallel(model: nn.Module, sync_bn: bool, world: World) -> DistributedDataParallel:
-    """Synchronised batch norms are equal in all processes; others follow those of the first."""
-    gpus = [world.device.index] if world.device.type == "cuda" else None
-    return DistributedDataParallel(model, device_ids=gpus, broadcast_buffers=not sync_bn)
 
 
 def _moving_average(model: nn.Module, decay: float) -> AveragedModel:

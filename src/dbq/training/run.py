@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from dbq.costs import cost
-from dbq.data import DATASETS, Split, load_data
+from dbq.data import Split, load_data
 from dbq.decomposition import branches
 from dbq.errors import TrainingError
 from dbq.memory import keep_freed_memory
 from dbq.recipe import Recipe
 from dbq.training import provenance
-from dbq.training.build import FINAL, quantized_network, reestimate, teacher_network
+from dbq.training.build import FINAL, example_image, quantized_network, reestimate, teacher_network
 from dbq.training.checkpoint import read_checkpoint, write_checkpoint
 from dbq.training.evaluation import evaluate
 from dbq.training.guards import dead_kernels, stop_if_not_finite
@@ -139,11 +139,8 @@ class _Run:
         resumed = world.from_first(
             read_checkpoint(files.last) if world.is_first and files.last.exists() else None
         )
-        classes, side = len(self.test_split.classes), DATASETS[recipe.data.name].size
-        self.example = torch.zeros(1, 3, side, side)
-        model = quantized_network(recipe, self.example, classes, start=resumed is None)
-        model.to(world.device)
-        self.example = self.example.to(world.device)
+        classes = len(self.test_split.classes)
+        model = quantized_network(recipe, classes, start=resumed is None).to(world.device)
         if resumed is None and recipe.quantize.calibrate:
             wanted, seed = recipe.quantize.calibrate, recipe.train.seed
             reestimate(model, self.train_split, wanted, seed, world.device)
@@ -274,7 +271,7 @@ class _Run:
             wanted, seed = recipe.extra.reestimate, recipe.train.seed
             reestimate(network, self.train_split, wanted, seed, self.world.device)
         score = self._test(self.test_split)
-        total = cost(network, self.example).total
+        total = cost(network, example_image(recipe).to(self.world.device)).total
         result = {
             "recipe": recipe.name,
             "about": recipe.about,

@@ -7,10 +7,11 @@ go through the sums.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 
 class SyncedBatchNorm2d(nn.BatchNorm2d):
@@ -48,10 +49,27 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
         self.running_var.lerp_(variance, momentum)
 
 
-def _total(x: Tensor) -> Tensor:
+class _Total(torch.autograd.Function):
     """The sum over all processes; its gradient is the sum of theirs."""
-    summed: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
-    return summed
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _summed(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _summed(gradients[0])
+
+
+def _summed(x: Tensor) -> Tensor:
+    total = x.contiguous().clone()
+    dist.all_reduce(total)
+    return total
+
+
+def _total(x: Tensor) -> Tensor:
+    result: Tensor = _Total.apply(x)  # type: ignore[no-untyped-call]
+    return result
 
 
 def synchronise_batch_norms(model: nn.Module) -> None:
