@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dbq.text import WIDTH
 
 if TYPE_CHECKING:
     from dbq.data.examination import Report
@@ -39,7 +42,7 @@ DirectoryArgument = Annotated[
 def list_data(as_json: JsonOption = False) -> None:
     """What data sets there are, and which files they need.
 
-    \\b
+    \b
     Examples:
       dbq data list
       dbq data list --json
@@ -54,8 +57,9 @@ def list_data(as_json: JsonOption = False) -> None:
         typer.echo(json.dumps({"data": rows}, indent=2))
         return
     for name, known in DATASETS.items():
-        typer.echo(f"{name}: {known.about}; the network sees {known.size}x{known.size}")
-        typer.echo(f"  files: {known.layout or 'none'}")
+        typer.echo(f"{name}: {known.about}")
+        files = f"files: {known.layout or 'none'}"
+        typer.echo(fill(files, WIDTH, initial_indent="  ", subsequent_indent="  "))
 
 
 @data_app.command("prepare")
@@ -64,7 +68,7 @@ def prepare(
 ) -> None:
     """Get the files of a data set, or say what to fetch by hand and where to put it.
 
-    \\b
+    \b
     Examples:
       dbq data prepare cifar10 data
       dbq data prepare imagenet /data/imagenet
@@ -87,7 +91,7 @@ def check(
 
     Exit status 1 if an image cannot be read or a class has none.
 
-    \\b
+    \b
     Examples:
       dbq data check digits
       dbq data check cifar10 data --json

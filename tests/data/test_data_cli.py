@@ -33,6 +33,7 @@ def test_list() -> None:
     text = run("list")
     assert "cifar10: 60,000 colour photographs" in text
     assert "files: none" in text  # the digits
+    assert max(map(len, text.splitlines())) <= 100
     rows = json.loads(run("list", "--json"))["data"]
     assert [row["name"] for row in rows] == list(DATASETS)
     assert all(row["layout"] for row in rows if row["name"] != "digits")
@@ -81,7 +82,7 @@ def test_errors_go_through_to_the_root_command(tmp_path: Path) -> None:
 
 def test_help_has_examples() -> None:
     for command in ("list", "prepare", "check"):
-        assert f"dbq data {command}" in run(command, "--help")
+        assert f"Examples:\n    dbq data {command}" in run(command, "--help")
 
 
 def test_completion() -> None:

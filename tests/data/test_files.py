@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,12 @@ def test_any_number_of_workers_and_any_grouping_give_the_same(folder: Path) -> N
     assert torch.equal(torch.get_rng_state(), state)  # training's own random numbers are not used
 
 
+def test_an_empty_group_is_an_empty_batch(folder: Path) -> None:
+    (batch,) = split(folder).batches([torch.arange(0)])
+    assert batch.images.shape == (0, 3, SIDE, SIDE)
+    assert batch.labels.shape == (0,)
+
+
 def test_draws_differ(folder: Path) -> None:
     one, two = (next(split(folder).batches([torch.arange(COUNT)], draw=d)).images for d in (1, 2))
     assert not torch.equal(one, two)
@@ -100,6 +107,7 @@ def test_an_unreadable_file_is_named(folder: Path, workers: int) -> None:
     with pytest.raises(DataError) as caught:
         next(batches)
     message = str(caught.value)
+    assert multiprocessing.active_children() == []  # though `caught` holds on to the traceback
     assert message.startswith(f"cannot read {folder / '4.jpg'}: not an image; ")
     assert "data.skip_unreadable" in message
     assert "\n" not in message
@@ -108,24 +116,30 @@ def test_an_unreadable_file_is_named(folder: Path, workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unreadable_file_is_skipped_if_wanted(folder: Path, workers: int) -> None:
     whole = next(split(folder).batches([torch.arange(COUNT)], draw=1)).images
-    (folder / "4.jpg").unlink()
+    (folder / "1.jpg").unlink()
     first, second = split(folder, workers, skip=True).batches(torch.arange(COUNT).split(5), draw=1)
-    assert first.skipped == (str(folder / "4.jpg"),)
+    assert first.skipped == (str(folder / "1.jpg"),)
     assert second.skipped == ()
-    assert torch.equal(first.images, whole[:4])
-    assert first.labels.tolist() == [0, 1, 2, 0]
-    with pytest.raises(DataError, match=r"no image of a batch of 1 can be read, first .*4\.jpg"):
-        next(split(folder, workers, skip=True).batches([torch.tensor([4])]))
+    assert torch.equal(first.images, whole[[0, 2, 3, 4]])
+    assert first.labels.tolist() == [0, 2, 0, 1]
+    with pytest.raises(DataError, match=r"no image of a batch of 1 can be read, first .*1\.jpg"):
+        next(split(folder, workers, skip=True).batches([torch.tensor([1])]))
 
 
 def test_a_worker_that_dies(folder: Path) -> None:
-    batches = split(folder, workers=1).batches(torch.arange(COUNT).split(1))
-    next(batches)
-    (worker,) = multiprocessing.active_children()
-    assert worker.pid is not None
-    os.kill(worker.pid, signal.SIGKILL)
+    (folder / "0.jpg").unlink()
+    os.mkfifo(folder / "0.jpg")  # nobody writes to it: the worker waits, and we wait for the worker
+
+    def kill() -> None:
+        (worker,) = multiprocessing.active_children()
+        worker.kill()
+
+    batches = split(folder, workers=1).batches([torch.arange(COUNT)])
+    timer = threading.Timer(0.5, kill)
+    timer.start()
     with pytest.raises(DataError, match="a process that reads images has died"):
-        list(batches)
+        next(batches)
+    timer.join()
 
 
 def test_workers_leave_an_interrupt_to_the_main_process(folder: Path) -> None:

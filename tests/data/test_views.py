@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dbq.data import views
 from dbq.data.views import (
     UnreadableImageError,
     centre_view,
@@ -84,6 +85,21 @@ def test_random_views_are_crops_within_the_stated_range(tmp_path: Path) -> None:
     assert abs(np.mean(lengths) - 368) < 20  # the mean of 200 uniform draws has deviation 4.6
     assert 60 < mirrored < 140  # 100 ± 5.7 standard deviations
     assert len(corners) > 150
+
+
+def test_both_ends_of_the_range_are_drawn(
+    tmp_path: Path, photograph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked = str(photograph(tmp_path / "a.png")), set()
+
+    def note(source: str, at_least: int) -> Image.Image:
+        asked.add(at_least)
+        return decode(source)
+
+    monkeypatch.setattr(views, "decode", note)
+    for seed in range(200):  # of 8 lengths: one is left out with probability 8 * 0.875**200 = 2e-11
+        random_view(path, 7, np.random.default_rng(seed))
+    assert asked == set(range(8, 16))  # 7/224 of [256, 480]
 
 
 def test_a_large_jpeg_is_decoded_smaller_but_not_too_small(tmp_path: Path, photograph) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,7 +68,7 @@ class FileSplit(Split):
             _Reader(self, draw),
             batch_sampler=[group.tolist() for group in groups],
             num_workers=min(self.workers, len(groups)),
-            collate_fn=_stack,
+            collate_fn=partial(_stack, self.side),
             worker_init_fn=ignore_interrupts,
             generator=torch.Generator(),  # or it would take a number from the global one
             pin_memory=self.device.type == "cuda",
@@ -82,11 +83,7 @@ class FileSplit(Split):
     def _next(self, read: Iterator[_Read]) -> _Read:
         try:
             return next(read)
-        except (
-            RuntimeError,
-            OSError,
-            EOFError,
-        ) as error:  # a worker that is gone shows as any of these
+        except (RuntimeError, OSError, EOFError) as error:  # as which a dead worker shows
             if not self.workers:
                 raise
             raise DataError(
@@ -102,14 +99,15 @@ class FileSplit(Split):
                 f"cannot read {path}: {reason}; mend or remove it, or go on without such files "
                 "by data.skip_unreadable = true"
             )
-        if not found.kept:
+        if bad and not found.kept:
             path, reason = bad[0]
             raise DataError(
                 f"no image of a batch of {len(group)} can be read, first {path}: {reason}; "
                 "expected a few damaged files at most"
             )
         images = found.images.to(self.device, non_blocking=True)
-        labels = self.labels[group[torch.tensor(found.kept)]].to(self.device, non_blocking=True)
+        readable = group[torch.tensor(found.kept, dtype=torch.long)]
+        labels = self.labels[readable].to(self.device, non_blocking=True)
         return Batch(normalise(images, self.mean, self.std), labels, tuple(path for path, _ in bad))
 
 
@@ -138,10 +136,12 @@ class _Reader(Dataset["Pixels | str"]):
             return str(error)
 
 
-def _stack(samples: list[Pixels | str]) -> _Read:
+def _stack(side: int, samples: list[Pixels | str]) -> _Read:
     kept = [(at, pixels) for at, pixels in enumerate(samples) if not isinstance(pixels, str)]
     reasons = [(at, reason) for at, reason in enumerate(samples) if isinstance(reason, str)]
-    images = np.stack([pixels for _, pixels in kept]) if kept else np.empty((0, 1, 1, 3), np.uint8)
+    images = np.empty((len(kept), side, side, 3), np.uint8)
+    for place, (_, pixels) in enumerate(kept):
+        images[place] = pixels
     planes = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     return _Read(planes, [at for at, _ in kept], reasons)
 
