@@ -1,0 +1,128 @@
+"""Whether images come as fast as training takes them.
+
+    python benchmarks/input_pipeline.py
+
+Images a second of the input pipeline alone, and of a float training step alone; the ratio says how much
+faster images could come. Files are JPEGs of ImageNet's usual 500x375 pixels, smooth and random, and few
+enough to lie in the system's cache: decoding is measured, not the disk. Workers share the cores with the
+training step, so on a machine with few of them a ratio well over 1 is wanted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from machine import headline, save
+from PIL import Image
+from train_step import CASES, Step
+
+from dbq.data.files import FileSplit
+from dbq.data.options import DataOptions
+from dbq.data.split import Split, TensorSplit
+from dbq.memory import keep_freed_memory
+from dbq.text import as_text, plain_table
+
+WORKERS = (0, 1, 2)
+WIDTH, HEIGHT, QUALITY = 500, 375, 90
+
+
+def cifar10(count: int) -> Split:
+    """Random images in CIFAR-10's shape."""
+    images = torch.randint(256, (count, 3, 32, 32), dtype=torch.uint8)
+    return TensorSplit(
+        images, torch.zeros(count, dtype=torch.long), name="train", classes=("any",),
+        mean=(0.5,) * 3, std=(0.25,) * 3, pad=4, flip=True,
+    )  # fmt: skip
+
+
+def write_photographs(folder: Path, count: int) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+        image = coarse.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+        image.save(folder / f"{i}.jpg", quality=QUALITY)
+
+
+def photographs(folder: Path, count: int, workers: int) -> Split:
+    return FileSplit(
+        folder, [f"{i}.jpg" for i in range(count)], [0] * count, name="train", classes=("any",),
+        side=224, options=DataOptions("imagenet", workers=workers),
+    )  # fmt: skip
+
+
+def pipeline_rate(split: Split, batch: int, batches: int) -> float:
+    """Images a second between the first batch and the last; the start of workers is not counted."""
+    groups = [torch.randint(len(split), (batch,)) for _ in range(batches + 1)]
+    stream = split.batches(groups, draw=1)
+    next(stream)
+    start = time.perf_counter()
+    for _ in stream:
+        pass
+    return batch * batches / (time.perf_counter() - start)
+
+
+def step_rate(network: str, rounds: int) -> float:
+    """Images a second of the float training step."""
+    step = Step(network, "fp")
+    step()  # warm-up
+    return CASES[network][0] / statistics.median(step() for _ in range(rounds))
+
+
+def measure(quick: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+
+    def add(network: str, source: str, workers: int, need: float, rates: list[float]) -> None:
+        rate = statistics.median(rates)
+        rows.append({
+            "network": network, "images": source, "workers": workers,
+            "pipeline_per_s": rate, "training_per_s": need, "ratio": rate / need,
+        })  # fmt: skip
+
+    rounds = 1 if quick else 5
+    batch = CASES["resnet20"][0]
+    need = step_rate("resnet20", 2 if quick else 40)
+    memory = cifar10(1000 if quick else 50_000)
+    rates = [pipeline_rate(memory, batch, 5 if quick else 500) for _ in range(rounds)]
+    add("resnet20", "32x32 in memory", 0, need, rates)
+
+    batch = CASES["mobilenet_v1"][0]
+    need = step_rate("mobilenet_v1", 1 if quick else 10)
+    count = 20 if quick else 400
+    with tempfile.TemporaryDirectory() as directory:
+        write_photographs(Path(directory), count)
+        for workers in WORKERS:
+            split = photographs(Path(directory), count, workers)
+            rates = [pipeline_rate(split, batch, 2 if quick else 30) for _ in range(rounds)]
+            add("mobilenet_v1", f"{WIDTH}x{HEIGHT} JPEG", workers, need, rates)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="see that it runs; saves nothing")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    print(f"input pipeline, {headline()}")
+    rows = measure(arguments.quick)
+    table = plain_table(
+        ["network", "images", "workers", "pipeline /s", "training /s", "ratio"], left=2
+    )
+    for row in rows:
+        table.add_row(
+            row["network"], row["images"], str(row["workers"]), f"{row['pipeline_per_s']:.0f}",
+            f"{row['training_per_s']:.0f}", f"{row['ratio']:.1f}",
+        )  # fmt: skip
+    print(as_text(table))
+    if not arguments.quick:
+        print(save("input_pipeline", "python benchmarks/input_pipeline.py", rows=rows))
+
+
+if __name__ == "__main__":
+    main()
