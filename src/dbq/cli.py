@@ -18,6 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from dbq.data_cli import data_app
 from dbq.errors import DbqError
 from dbq.plan import PLANS
 from dbq.training_cli import evaluate, recipes_app, train
@@ -58,6 +59,7 @@ app = typer.Typer(
 app.command()(train)
 app.command("eval")(evaluate)
 app.add_typer(recipes_app, name="recipes")
+app.add_typer(data_app, name="data")
 
 
 class By(StrEnum):

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from dbq.data.options import DataOptions
+from dbq.data_options import DataOptions
 from dbq.errors import DbqError, RecipeError, closest
 from dbq.plan import Option, Plan, load_plan
 from dbq.toml import toml_value

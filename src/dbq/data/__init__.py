@@ -10,9 +10,9 @@ import torch
 
 from dbq.data import cifar10, cifar10_archive, digits, imagenet, wake_words
 from dbq.data.examination import Report, examine
-from dbq.data.options import DataOptions
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Batch, Split, TensorSplit, normalise
+from dbq.data_options import DataOptions
 from dbq.errors import DataError, closest
 
 __all__ = [

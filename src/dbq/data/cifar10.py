@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dbq.data import cifar10_python
-from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
+from dbq.data_options import DataOptions
 from dbq.errors import DataError
 
 RECORD = 1 + 3 * 32 * 32

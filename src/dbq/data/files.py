@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from dbq.data.options import DataOptions
 from dbq.data.split import Batch, Split, normalise
 from dbq.data.views import (
     MEAN,
@@ -25,6 +24,7 @@ from dbq.data.views import (
     random_view,
     require_pillow,
 )
+from dbq.data_options import DataOptions
 from dbq.errors import DataError, first_line
 
 

@@ -12,9 +12,9 @@ import torch
 
 from dbq.data.files import FileSplit
 from dbq.data.imagenet_labels import read_labels
-from dbq.data.options import DataOptions
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Split
+from dbq.data_options import DataOptions
 from dbq.errors import DataError
 
 SIDE = 224

@@ -16,9 +16,9 @@ import torch
 
 from dbq.data.coco import Labelled, annotation_files, label_images
 from dbq.data.files import FileSplit
-from dbq.data.options import DataOptions
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Split
+from dbq.data_options import DataOptions
 from dbq.errors import DataError
 
 SIDE = 224

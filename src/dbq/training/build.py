@@ -58,11 +58,16 @@ def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
 def reestimate(
     model: nn.Module, split: Split, images: int, seed: int, device: torch.device
 ) -> None:
-    """Batch-norm statistics and ranges of the hard network, from some training images."""
-    generator = torch.Generator().manual_seed(derive(seed, "calibration"))
+    """Batch-norm statistics and ranges of the hard network, from some training images.
+
+    Augmented as in training: a float ResNet-20 loses three points of accuracy if its statistics
+    are taken from images without the black borders of random crops.
+    """
+    draw = derive(seed, "calibration")
+    generator = torch.Generator().manual_seed(draw)
     chosen = torch.randperm(len(split), generator=generator)[:images]
     groups = torch.split(chosen, CALIBRATION_BATCH)
-    calibrate(model, (batch.images.to(device) for batch in split.batches(groups)))
+    calibrate(model, (batch.images.to(device) for batch in split.batches(groups, draw)))
 
 
 def example_image(recipe: Recipe) -> Tensor:

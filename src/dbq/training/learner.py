@@ -144,7 +144,8 @@ class Learner:
             average = self.average.state_dict()
             tensors |= {f"average.{key}": value for key, value in average.items()}
         for key, value in self.scaler.state_dict().items():
-            tensors[f"scaler.{key}"] = torch.tensor(value, dtype=torch.double)
+            whole = isinstance(value, int)  # torch insists on the type when it is given back
+            tensors[f"scaler.{key}"] = torch.tensor(value, dtype=None if whole else torch.double)
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -161,7 +162,7 @@ class Learner:
             if name in momenta:
                 momentum = torch.empty_like(parameter).copy_(momenta[name])
                 self.optimizer.state[parameter] = {"momentum_buffer": momentum}
-        scaler = {key: float(value) for key, value in _under("scaler.", tensors).items()}
+        scaler = {key: value.item() for key, value in _under("scaler.", tensors).items()}
         if scaler:
             self.scaler.load_state_dict(scaler)
 

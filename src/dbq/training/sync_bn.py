@@ -21,8 +21,9 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
         alone = not (dist.is_initialized() and dist.get_world_size() > 1)
         if alone or not self.training:
             return super().forward(input)
-        x = input.float()  # under autocast too: a variance needs its bits
-        count = torch.tensor([float(x.numel() / x.shape[1])], device=x.device)
+        dtype = torch.promote_types(input.dtype, torch.float32)  # a variance needs its bits
+        x = input.to(dtype)
+        count = x.new_tensor([x.numel() / x.shape[1]])
         dist.all_reduce(count)
         # Two passes: the variance about the global mean does not cancel as E[x^2] - E[x]^2 does.
         mean = _total(x.sum((0, 2, 3))) / count

@@ -11,8 +11,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-from dbq.errors import RecipeError
+from dbq.errors import RecipeError, TrainingError
+
+PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer")  # what gloo says
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,32 @@ def joined(device: str = "auto") -> Iterator[World]:
         return
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    backend = "nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_meeting_place(), rank=rank, world_size=size)
     try:
         yield World(rank, size, chosen)
+    except RuntimeError as error:
+        if not any(phrase in str(error) for phrase in PEER_IS_GONE):
+            raise
+        raise TrainingError(
+            "another process of the group is gone; torchrun --max-restarts=N would start it again "
+            "from the last checkpoint"
+        ) from None
     finally:
         dist.destroy_process_group()
+
+
+def _meeting_place() -> Any:
+    """Where processes find each other's addresses, those of earlier attempts left aside.
+
+    On one machine torchrun keeps its store over a restart, and with it the addresses of processes
+    that are gone. Machines may count restarts differently, so several of them share one place;
+    torchrun then makes a new store each time.
+    """
+    store, _, size = next(rendezvous("env://"))
+    if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) != size:
+        return store
+    return PrefixStore(f"attempt {_restarts()}", store)
 
 
 def choose_device(device: str, local_rank: int = 0) -> torch.device:
@@ -98,4 +122,8 @@ def choose_device(device: str, local_rank: int = 0) -> torch.device:
 
 def was_restarted() -> bool:
     """True if torchrun started this group again after one of its processes died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+    return _restarts() > 0
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))

@@ -1,0 +1,94 @@
+"""A recipe small enough for tests: ResNet-20 on the real 8x8 digits, three steps an epoch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dbq.recipe import Recipe, load_recipe
+from dbq.training.run import train
+
+TINY = """
+about = "tests"
+[model]
+name = "resnet20"
+[data]
+name = "digits"
+[train]
+epochs = 2
+batch = 360
+rate = 0.02
+every = "step"
+[quantize]
+plan = "resnet-2t"
+[temperature]
+start = 20
+increment = 20
+[machine]
+device = "cpu"
+"""
+
+
+@pytest.fixture(scope="session")
+def float_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short float run, to start quantized ones from."""
+    folder = tmp_path_factory.mktemp("float")
+    (folder / "float.toml").write_text(TINY)
+    recipe = load_recipe(
+        folder / "float.toml",
+        ["quantize.plan=fp", "train.epochs=6", "train.rate=0.1", "train.batch=120"],
+    )
+    with single_thread():
+        train(recipe, folder / "run")
+    return folder / "run"
+
+
+class single_thread:  # noqa: N801  # reads as a phrase where it is used
+    """What torchrun gives its processes; sums then have the same order everywhere."""
+
+    def __enter__(self) -> None:
+        self.before = torch.get_num_threads()
+        torch.set_num_threads(1)
+
+    def __exit__(self, *error: object) -> None:
+        torch.set_num_threads(self.before)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, float_run: Path) -> Path:
+    """The path of a recipe that starts from the float run."""
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY.replace("[data]", f'weights = "{float_run}"\n[data]'))
+    return path
+
+
+def tiny_recipe(path: Path, *overrides: str) -> Recipe:
+    return load_recipe(path, overrides)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def dbq_train(recipe: Path, out: Path, *arguments: str) -> list[str]:
+    """The command line of a run of its own."""
+    return [sys.executable, "-m", "dbq", "train", str(recipe), "--out", str(out), *arguments]
+
+
+def torchrun(processes: int, command: list[str], *options: str) -> list[str]:
+    """The same command under torchrun."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    return [*launcher, "--standalone", *options, *command[1:]]
+
+
+def finished(command: list[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done

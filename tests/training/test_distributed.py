@@ -1,0 +1,169 @@
+"""Two processes do what one does; one that dies is replaced; another number of them goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dbq.activations import RunningClip
+from dbq.training.checkpoint import read_checkpoint
+from dbq.training.run import train
+from dbq.training.sync_bn import synchronise_batch_norms
+
+from .conftest import dbq_train, environment, finished, single_thread, tiny_recipe, torchrun
+
+SYNC = ("--set", "machine.sync_bn=true", "--set", "machine.checkpoint_minutes=0")
+EPSILON = torch.finfo(torch.float32).eps
+
+
+def distance(one: Path, other: Path) -> float:
+    """Largest difference of a tensor, relative to its largest value."""
+    a, b = (load_file(run / "model.safetensors") for run in (one, other))
+    assert a.keys() == b.keys()
+    return max(
+        float(
+            (a[key].double() - b[key].double()).abs().max() / (a[key].double().abs().max() + 1e-12)
+        )
+        for key in a
+    )
+
+
+def test_two_processes_match_one(tiny: Path, tmp_path: Path) -> None:
+    recipe = tiny_recipe(tiny, "machine.sync_bn=true", "machine.checkpoint_minutes=0")
+    with single_thread():
+        train(recipe, tmp_path / "one")
+    finished(torchrun(2, dbq_train(tiny, tmp_path / "two", *SYNC)))
+    # The two differ by the order of float32 sums: a sum of n terms errs by up to sqrt(n) eps of its
+    # size in practice; batch-norm sums here have n = 360 * 64, so about 150 eps = 2e-5. Six steps of
+    # a rate <= 0.02 carry that into the weights, and the steps' own curvature may double it each
+    # time: 2e-5 * 0.02 * 2^6 = 2e-5 for weights, 2e-5 itself for statistics. Forty times that is
+    # still forty times below what a wrong scale or a missing synchronisation does (measured: 0.03).
+    assert distance(tmp_path / "one", tmp_path / "two") < 40 * 150 * EPSILON
+
+
+def test_without_synchronised_batch_norm_they_do_not(tiny: Path, tmp_path: Path) -> None:
+    """The test above can fail: statistics of half a batch are other statistics."""
+    with single_thread():
+        train(tiny_recipe(tiny), tmp_path / "one")
+    finished(torchrun(2, dbq_train(tiny, tmp_path / "two")))
+    assert distance(tmp_path / "one", tmp_path / "two") > 10 * 40 * 150 * EPSILON
+
+
+def test_resumed_by_another_number_of_processes(tiny: Path, tmp_path: Path) -> None:
+    with single_thread():
+        recipe = tiny_recipe(tiny, "machine.sync_bn=true", "machine.checkpoint_minutes=0")
+        train(recipe, tmp_path / "one")
+    out = tmp_path / "resumed"
+    process = subprocess.Popen(
+        torchrun(2, dbq_train(tiny, out, *SYNC)), env=environment(), stderr=subprocess.DEVNULL
+    )
+    wait_for(out, epoch=0, step=2)
+    process.send_signal(signal.SIGTERM)  # torchrun passes it on; the run saves and ends
+    process.wait(timeout=60)
+    assert not (out / "result.json").exists()
+    with single_thread():
+        train(recipe, out, resume=True)
+    assert distance(tmp_path / "one", out) < 40 * 150 * EPSILON  # as above
+
+
+def test_a_killed_rank_is_replaced(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "survivor"
+    longer = (*SYNC, "--set", "train.epochs=4")
+    command = torchrun(2, dbq_train(tiny, out, *longer), "--max-restarts=1")
+    process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    wait_for(out, epoch=1, step=1)
+    os.kill(worker_of(process.pid), signal.SIGKILL)
+    _, errors = process.communicate(timeout=150)
+    assert process.returncode == 0, errors[-3000:]
+    assert "resumed at epoch" in errors, "the group began anew"
+    with single_thread():
+        recipe = tiny_recipe(
+            tiny, "machine.sync_bn=true", "machine.checkpoint_minutes=0", "train.epochs=4"
+        )
+        train(recipe, tmp_path / "undisturbed")
+    # twice the steps of the tests above
+    assert distance(tmp_path / "undisturbed", out) < 2 * 40 * 150 * EPSILON
+
+
+def wait_for(run: Path, epoch: int, step: int) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        if (run / "last.safetensors").exists():
+            _, facts = read_checkpoint(run / "last.safetensors")
+            if (facts["position"]["epoch"], facts["position"]["step"]) >= (epoch, step):
+                return
+        time.sleep(0.02)
+    raise AssertionError("no checkpoint in 90 s")
+
+
+def worker_of(launcher: int) -> int:
+    """One of the processes torchrun started, and not the first, which writes."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    for child in children:
+        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        if b"RANK=1" in variables:
+            return int(child)
+    raise AssertionError(f"no process of rank 1 among {children}")
+
+
+IMAGES = torch.randn(8, 4, 5, 5, generator=torch.Generator().manual_seed(4), dtype=torch.double)
+
+
+def batch_norm() -> nn.BatchNorm2d:
+    torch.manual_seed(7)
+    norm = nn.BatchNorm2d(4, momentum=0.3).double()
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+def weighted(output: Tensor, first: int) -> Tensor:
+    """A loss in which no two values count alike."""
+    weights = torch.arange(IMAGES.numel(), dtype=torch.double).reshape(IMAGES.shape).sin()
+    return (output * weights[first : first + len(output)]).square().sum()
+
+
+def normalise_half(rank: int, folder: str) -> None:
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    norm, clip = batch_norm(), RunningClip()
+    model = nn.Sequential(norm)
+    synchronise_batch_norms(model)
+    half = IMAGES[rank * 4 : rank * 4 + 4].clone().requires_grad_()
+    output = model.train()(half)
+    weighted(output, rank * 4).backward()
+    for parameter in norm.parameters():
+        dist.all_reduce(parameter.grad)
+    clip.train()(half.float())
+    state = {"output": output.detach(), "input": half.grad, "weight": norm.weight.grad,
+             "bias": norm.bias.grad, "mean": norm.running_mean, "var": norm.running_var,
+             "limit": clip.limit}  # fmt: skip
+    torch.save(state, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_synchronised_batch_norm_is_that_of_the_whole_batch(tmp_path: Path) -> None:
+    mp.spawn(normalise_half, args=(str(tmp_path),), nprocs=2)
+    halves = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    norm, images = batch_norm().train(), IMAGES.clone().requires_grad_()
+    output = norm(images)
+    weighted(output, 0).backward()
+    whole = {"output": output.detach(), "input": images.grad, "weight": norm.weight.grad,
+             "bias": norm.bias.grad, "mean": norm.running_mean, "var": norm.running_var}  # fmt: skip
+    for key, expected in whole.items():
+        parts = [half[key] for half in halves]
+        found = torch.cat(parts) if key in ("output", "input") else parts[0]
+        # doubles: sums of 200 values in another order, and a cancellation of O(10) in the gradient
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        if key not in ("output", "input"):
+            torch.testing.assert_close(parts[0], parts[1], rtol=0, atol=0)
+    assert halves[0]["limit"] == halves[1]["limit"] == IMAGES.abs().max().float()

@@ -1,0 +1,176 @@
+"""One step of training: its loss, its parts, its precision, what it averages."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import dbq
+from dbq.data.split import Batch
+from dbq.errors import RecipeError, TrainingError
+from dbq.recipe import Recipe, load_recipe
+from dbq.schedule import cosine_rate
+from dbq.training.build import teacher_network
+from dbq.training.guards import stop_if_not_finite
+from dbq.training.learner import Learner
+from dbq.training.world import World, choose_device
+
+CPU = World(0, 1, torch.device("cpu"))
+BATCH = Batch(
+    torch.randn(12, 3, 8, 8, generator=torch.Generator().manual_seed(3)), torch.arange(12) % 4
+)
+
+
+def recipe(*overrides: str) -> Recipe:
+    return load_recipe("digits-2t", ["extra.distill=0", "train.rate=0.1", *overrides])
+
+
+def network(norm: bool = True, plan: str = "dbq-2t-1") -> nn.Sequential:
+    torch.manual_seed(8)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8) if norm else nn.Identity(), nn.ReLU(),
+        nn.Conv2d(8, 8, 1), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4),
+    )  # fmt: skip
+    dbq.prepare(net, plan, BATCH.images[:1])
+    return net
+
+
+def parameters(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def test_a_step_is_sgd_on_the_stated_loss() -> None:
+    """Against the update written out: v = g + decay w, w -= rate v; quantizers are not decayed."""
+    chosen = recipe("train.weight_decay=0.01", "extra.distill=0.25", "extra.label_smoothing=0.1",
+                    "extra.distill_temperature=3")  # fmt: skip
+    teacher, model = network(plan="fp"), network()
+    before = copy.deepcopy(model)
+    learner = Learner(chosen, model, teacher.eval(), CPU)
+    learner.move_to(0, resolution=1)
+    sums = learner.step(BATCH, 0)
+
+    twin = before.train()
+    dbq.TemperatureSchedule(twin, start=20, increment=20)
+    logits = twin(BATCH.images)
+    with torch.no_grad():
+        lesson = teacher(BATCH.images)
+    one_hot = F.one_hot(BATCH.labels, 4).float()
+    smooth = 0.9 * one_hot + 0.1 / 4
+    hard = -(smooth * logits.log_softmax(1)).sum(1).mean()
+    soft = -((lesson / 3).softmax(1) * (logits / 3).log_softmax(1)).sum(1).mean() * 9
+    loss = 0.75 * hard + 0.25 * soft
+    loss.backward()
+    assert float(sums[0]) == pytest.approx(12 * loss.item(), rel=1e-5)
+    assert sums[1:].tolist() == [float((logits.argmax(1) == BATCH.labels).sum()), 12]
+    for (name, new), old in zip(model.named_parameters(), twin.parameters(), strict=True):
+        decay = 0.0 if "weight_quantizer" in name else 0.01
+        expected = old - 0.1 * (old.grad + decay * old)
+        torch.testing.assert_close(new, expected, rtol=1e-5, atol=1e-6)  # float32, one step
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch() -> None:
+    """Without batch norm, that is; uneven parts count by their size."""
+    models = []
+    for parts in (1, 5):
+        model = network(norm=False)
+        learner = Learner(recipe(f"train.accumulate={parts}"), model, None, CPU)
+        learner.move_to(0, 1)
+        for number in range(3):
+            learner.step(BATCH, number)
+        models.append(parameters(model))
+    for name, whole in models[0].items():
+        # three float32 steps whose sums are in another order
+        torch.testing.assert_close(models[1][name], whole, rtol=1e-4, atol=1e-6)
+
+
+def test_average_of_the_weights() -> None:
+    model = network()
+    learner = Learner(recipe("extra.ema=0.75"), model, None, CPU)
+    assert learner.network is not model
+    learner.move_to(0, 1)
+    expected: dict[str, Tensor] = {}
+    for number in range(3):
+        learner.step(BATCH, number)
+        now = parameters(model)
+        expected = {n: 0.75 * expected[n] + 0.25 * now[n] if expected else now[n] for n in now}
+    for name, value in parameters(learner.network).items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-7)
+    statistics = learner.network[1].running_mean  # type: ignore[index]
+    assert torch.equal(statistics, model[1].running_mean), "statistics are copied"
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["precision=bf16", "precision=fp16", "channels_last=true", "compile=true", "sync_bn=true"],
+)
+def test_machine_options_train_the_same_network(option: str) -> None:
+    """Four steps, against plain float32; half precision has 8 (bf16) or 11 bits."""
+    plain, other = network(), network()
+    learners = [Learner(recipe(), plain, None, CPU),
+                Learner(recipe(f"machine.{option}"), other, None, CPU)]  # fmt: skip
+    losses = []
+    for learner in learners:
+        learner.move_to(0, 1)
+        losses.append([float(learner.step(BATCH, n)[0]) / 12 for n in range(4)])
+    half = {"precision=bf16": 2**-8, "precision=fp16": 2**-11}
+    # A logit of O(3) sums roundings of its layers: some 8 units; float32 in another order, 1e-4.
+    tolerance = 8 * 3 * half[option] if option in half else 1e-4
+    assert losses[1] == pytest.approx(losses[0], abs=tolerance)
+    assert losses[0][3] < losses[0][0], "it learns"
+
+
+def test_state_brings_back_everything_the_next_step_needs(tmp_path: Path) -> None:
+    chosen = recipe("extra.ema=0.9", "machine.precision=fp16")
+    learner = Learner(chosen, network(), None, CPU)
+    learner.move_to(0, 1)
+    for number in range(2):
+        learner.step(BATCH, number)
+    state = {key: value.clone() for key, value in learner.state().items()}
+    fresh = Learner(chosen, network(), None, CPU)
+    fresh.load_state(state)
+    for each in (learner, fresh):
+        each.move_to(1, 1)
+        each.step(BATCH, 2)
+    for key, value in learner.state().items():
+        assert torch.equal(fresh.state()[key], value), key
+    del state["model.0.weight"]
+    with pytest.raises(TrainingError, match="the checkpoint is not of this recipe"):
+        fresh.load_state(state)
+
+
+def test_rate_follows_the_supplement() -> None:
+    import math
+
+    found = [cosine_rate(e, epochs=150, rate=0.1, warmup=5) for e in range(150)]
+    for e, rate in enumerate(found):
+        paper = (e + 1) * 0.1 / 5 if e < 5 else 0.1 / 2 * (1 + math.cos(e / 150 * math.pi))
+        assert rate == pytest.approx(paper, rel=1e-12)
+    assert cosine_rate(4.9, 150, 0.1, warmup=5, resolution=0.1) == pytest.approx(0.1)
+
+
+def test_a_loss_that_is_no_number_names_the_layer() -> None:
+    model = network()
+    stop_if_not_finite(model, 1.0, "epoch 0")
+    with torch.no_grad():
+        model[3].weight[0, 0] = float("nan")
+    with pytest.raises(TrainingError, match=r"the loss is nan at epoch 0: 3\.weight is not finite"):
+        stop_if_not_finite(model, float("nan"), "epoch 0")
+
+
+def test_distillation_needs_a_teacher() -> None:
+    with pytest.raises(RecipeError, match="extra.distill needs a trained float network"):
+        teacher_network(recipe("extra.distill=0.5"), classes=10)
+
+
+def test_devices() -> None:
+    assert choose_device("auto").type in ("cpu", "cuda")
+    with pytest.raises(RecipeError, match="expected auto, cpu or cuda"):
+        choose_device("abacus")
+    if not torch.cuda.is_available():
+        with pytest.raises(RecipeError, match="torch sees no GPU"):
+            choose_device("cuda")

@@ -1,0 +1,137 @@
+"""Nothing is lost: a run that was killed or stopped ends with the same bits as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from dbq.errors import TrainingError
+from dbq.training.checkpoint import read_checkpoint
+from dbq.training.run import train
+
+from .conftest import dbq_train, environment, finished, single_thread, tiny_recipe
+
+EVERY_STEP = "machine.checkpoint_minutes=0"
+LONG = ("--set", "train.epochs=3", "--set", EVERY_STEP)  # 9 steps, a checkpoint after each
+
+
+def position(run: Path) -> tuple[int, int]:
+    _, facts = read_checkpoint(run / "last.safetensors")
+    return facts["position"]["epoch"], facts["position"]["step"]
+
+
+def wait_for_checkpoint(run: Path, process: subprocess.Popen[bytes], epoch: int, step: int) -> None:
+    """Until the run has a checkpoint of that position or later."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be disturbed"
+        if (run / "last.safetensors").exists() and position(run) >= (epoch, step):
+            return
+        time.sleep(0.02)
+    raise AssertionError("no checkpoint in 90 s")
+
+
+def start(recipe: Path, out: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = dbq_train(recipe, out, *arguments)
+    return subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def undisturbed(tiny: Path, tmp_path: Path) -> Path:
+    recipe = tiny_recipe(tiny, "train.epochs=3", EVERY_STEP)
+    with single_thread():
+        train(recipe, tmp_path / "undisturbed")
+    return tmp_path / "undisturbed"
+
+
+def same_network(one: Path, other: Path) -> None:
+    for name in ("model.safetensors", "best.safetensors"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def without_time(run: Path) -> list[dict[str, object]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: row[key] for key in row if key != "seconds"} for row in rows]
+
+
+def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
+    out = tmp_path / "killed"
+    process = start(tiny, out, *LONG)
+    wait_for_checkpoint(out, process, epoch=1, step=1)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (out / "result.json").exists(), "killed too late to show anything"
+    finished(dbq_train(tiny, out, *LONG, "--resume"))
+    same_network(undisturbed, out)
+    assert without_time(undisturbed) == without_time(out)
+
+
+def test_interrupted_politely(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
+    out = tmp_path / "stopped"
+    process = start(tiny, out, *LONG)
+    wait_for_checkpoint(out, process, epoch=0, step=1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"go on with --resume" in errors
+    assert b"Traceback" not in errors
+    finished(dbq_train(tiny, out, *LONG, "--resume"))
+    same_network(undisturbed, out)
+
+
+def test_what_is_there_is_not_overwritten(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    recipe = tiny_recipe(tiny, "train.epochs=1")
+    with single_thread():
+        first = train(recipe, out)
+        with pytest.raises(TrainingError, match="holds a run already: go on with --resume"):
+            train(recipe, out)
+        before = (out / "model.safetensors").stat().st_mtime_ns
+        assert train(recipe, out, resume=True) == first, "a finished run is not done again"
+        assert (out / "model.safetensors").stat().st_mtime_ns == before
+        with pytest.raises(
+            TrainingError, match=r"another recipe \(rate = 0.02 there, rate = 0.5 now"
+        ):
+            train(tiny_recipe(tiny, "train.epochs=1", "train.rate=0.5"), out, resume=True)
+
+
+def test_damaged_checkpoint_is_named(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    recipe = tiny_recipe(tiny, "train.epochs=1")
+    with single_thread():
+        train(recipe, out)
+        (out / "result.json").unlink()
+        whole = (out / "last.safetensors").read_bytes()
+        (out / "last.safetensors").write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(TrainingError, match=r"last\.safetensors: not a whole checkpoint"):
+            train(recipe, out, resume=True)
+
+
+def test_full_disk_leaves_the_last_checkpoint(tiny: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk: the write fails half-way, for real."""
+    out = tmp_path / "run"
+    finished(dbq_train(tiny, out, "--set", "train.epochs=1", "--set", EVERY_STEP))
+    (out / "result.json").unlink()
+    before = (out / "last.safetensors").read_bytes()
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = subprocess.run(
+        dbq_train(tiny, out, "--set", "train.epochs=1", "--set", EVERY_STEP, "--resume"),
+        env=environment(), capture_output=True, text=True, preexec_fn=small_files, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "error: cannot write" in done.stderr
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (out / "last.safetensors").read_bytes() == before
+    assert not [name for name in os.listdir(out) if name.endswith(".partial")]
