@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check fix bench clean
+.PHONY: demo test check fix bench results clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
@@ -25,7 +25,12 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/prepare_time.py
 	$(BIN)/python benchmarks/calibration.py
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python benchmarks/input_pipeline.py
+	$(BIN)/python benchmarks/pages.py
+
+results: $(READY)         ## all real trainings on CIFAR-10: hours; can be stopped and goes on
+	$(BIN)/python benchmarks/cifar10.py
+	$(BIN)/python benchmarks/pages.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

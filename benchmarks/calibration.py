@@ -3,29 +3,31 @@
     python benchmarks/calibration.py [--data DIR] [--weights FILE]
 
 Needs CIFAR-10 in its binary form and float ResNet-20 weights; says what is missing and stops where
-one is not there. Top-1 is over all 10,000 test images; `calibrate` sees 2,000 training images.
+one is not there. Top-1 is over all 10,000 test images; `calibrate` sees 2,000 training images, once
+as they are and once augmented as in training (random crops with black borders, and flips).
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from machine import headline, save
-from torch import Tensor, nn
+from torch import nn
 
 import dbq
-from dbq.data.cifar10 import load_cifar10
-from dbq.data.split import normalise
+from dbq.data import DataOptions, Split, load_data
 from dbq.layers import QuantLayer
 from dbq.preparation import weight_error
 from dbq.text import as_text, plain_table
+from dbq.training.evaluation import evaluate
+from dbq.training.world import World
 
 REPOSITORY = Path(__file__).parents[1]
 # plan, initialisation, least accuracy after calibration
 CASES = [
+    ("fp", "alternate", None),
     ("resnet-2t", "alternate", 86.0),
     ("resnet-2t", "kmeans", None),
     ("resnet-1t", "alternate", 70.0),
@@ -37,13 +39,15 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what the float weigh
 CALIBRATION_IMAGES, BATCH = 2000, 200
 
 
-@torch.no_grad()
-def top1(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    model.eval()
-    right = 0
-    for x, y in zip(torch.split(images, 500), torch.split(labels, 500), strict=True):
-        right += int((model(x).argmax(1) == y).sum())
-    return 100 * right / len(labels)
+def top1(model: nn.Module, test: Split) -> float:
+    return evaluate(model, test, World(0, 1, torch.device("cpu")), channels_last=True).top1
+
+
+def calibrated(model: nn.Module, train: Split, test: Split, draw: int | None) -> float:
+    """Top-1 after `calibrate`; `draw` augments the images as in training."""
+    groups = torch.split(torch.arange(CALIBRATION_IMAGES), BATCH)
+    dbq.calibrate(model, train.batches(groups, draw))
+    return top1(model, test)
 
 
 def total_weight_error(model: nn.Module) -> float:
@@ -69,38 +73,33 @@ def main() -> None:
         print(f"skipped: no float ResNet-20 weights at {arguments.weights} (--weights FILE)")
         return
     try:
-        test, labels = load_cifar10(arguments.data, "test")
-        train, _ = load_cifar10(arguments.data, "train")
+        train, test = load_data(DataOptions("cifar10", str(arguments.data), MEAN, STD))
     except dbq.DbqError as missing:
         print(f"skipped: {missing} (--data DIR)")
         return
-    test, train = normalise(test, MEAN, STD), normalise(train[:CALIBRATION_IMAGES], MEAN, STD)
 
     print(f"ResNet-20, CIFAR-10, no training, {headline()}")
-    table = plain_table(
-        ["plan", "initialisation", "weight error", "top-1", "calibrated", "target"], left=2
-    )
-    model = dbq.create_model("resnet20", weights=arguments.weights)
-    rows: list[dict[str, float | str | None]] = [
-        {"plan": "fp", "initialisation": "", "error": 0.0, "top1": top1(model, test, labels),
-         "calibrated": None, "target": None}
-    ]  # fmt: skip
+    names = ["plan", "initialisation", "weight error", "top-1", "plain", "augmented", "target"]
+    table = plain_table(names, left=2)
+    rows: list[dict[str, float | str | None]] = []
     for name, init, target in CASES:
         model = dbq.create_model("resnet20", weights=arguments.weights)
-        plan = dbq.load_plan(name)
-        plan = replace(plan, default=replace(plan.default, options={"init": init}))
-        dbq.prepare(model, plan, test[:1])
-        error, before = total_weight_error(model), top1(model, test, labels)
-        dbq.calibrate(model, torch.split(train, BATCH))
-        after = top1(model, test, labels)
-        rows.append({"plan": name, "initialisation": init, "error": error, "top1": before,
-                     "calibrated": after, "target": target})  # fmt: skip
-    for row in rows:
+        plan = dbq.load_plan(name).with_method("ternary", options={"init": init})
+        dbq.prepare(model, plan, torch.zeros(1, 3, 32, 32))
+        row: dict[str, float | str | None] = {
+            "plan": name,
+            "initialisation": init if name != "fp" else "",
+            "error": total_weight_error(model) if name != "fp" else 0.0,
+            "top1": top1(model, test),
+            "plain": calibrated(model, train, test, draw=None),
+            "augmented": calibrated(model, train, test, draw=0),
+            "target": target,
+        }
+        rows.append(row)
         table.add_row(
-            str(row["plan"]), str(row["initialisation"]), f"{row['error']:.3f}",
-            f"{row['top1']:.2f}",
-            "" if row["calibrated"] is None else f"{row['calibrated']:.2f}",
-            "" if row["target"] is None else f">= {row['target']:g}",
+            name, str(row["initialisation"]), f"{row['error']:.3f}",
+            *(f"{row[key]:.2f}" for key in ("top1", "plain", "augmented")),
+            "" if target is None else f">= {target:g}",
         )  # fmt: skip
     print(as_text(table))
     print(save("calibration", "python benchmarks/calibration.py", rows=rows))

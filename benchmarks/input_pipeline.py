@@ -24,8 +24,8 @@ from PIL import Image
 from train_step import CASES, Step
 
 from dbq.data.files import FileSplit
-from dbq.data_options import DataOptions
 from dbq.data.split import Split, TensorSplit
+from dbq.data_options import DataOptions
 from dbq.memory import keep_freed_memory
 from dbq.text import as_text, plain_table
 

@@ -70,7 +70,7 @@ def test_examples_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_readme_numbers_are_those_of_results() -> None:
-    script = [sys.executable, str(ROOT / "benchmarks" / "readme.py"), "--check"]
+    script = [sys.executable, str(ROOT / "benchmarks" / "pages.py"), "--check"]
     run = subprocess.run(script, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 

@@ -65,7 +65,7 @@ def test_widths_and_plans() -> None:
             recipe = load_recipe(f"visual_wake_words-{width}-{suffix}")
             assert (recipe.model.width, recipe.quantize.plan) == (width, plan)
     for name in recipe_names():
-        if name.startswith("mobilenet_v1-"):
+        if name.startswith("mobilenet_v1-") and "cifar10" not in name:
             assert load_recipe(name).quantize.plan == name.removeprefix("mobilenet_v1-")
 
 

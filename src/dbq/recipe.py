@@ -27,12 +27,12 @@ Section = TypeVar("Section")
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which network, and the float weights it starts from."""
+    """Which network, and the weights it starts from."""
 
     name: str
     width: float = 1.0
     options: Mapping[str, Option] = field(default_factory=dict)  # the network's own
-    weights: str = ""  # a .safetensors or .pth file, or the directory of a float run
+    weights: str = ""  # a .safetensors or .pth file, or the directory of a run
     weights_from: str = ""  # the recipe that makes such weights; then `weights` must be given
 
 
@@ -73,7 +73,8 @@ class TemperatureOptions:
 class ExtraOptions:
     """Beyond the paper, off unless asked for."""
 
-    distill: float = 0.0  # the float network's share of the loss; its weights are model.weights
+    distill: float = 0.0  # a float network's share of the loss
+    teacher: str = ""  # the weights of that network; empty: model.weights
     distill_temperature: float = 2.0
     label_smoothing: float = 0.0
     ema: float = 0.0  # decay of an average of the weights, which is then what is tested and kept

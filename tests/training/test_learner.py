@@ -163,7 +163,7 @@ def test_a_loss_that_is_no_number_names_the_layer() -> None:
 
 
 def test_distillation_needs_a_teacher() -> None:
-    with pytest.raises(RecipeError, match="extra.distill needs a trained float network"):
+    with pytest.raises(RecipeError, match=r"extra\.distill needs a trained float network"):
         teacher_network(recipe("extra.distill=0.5"), classes=10)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dbq.calibration import calibrate
 from dbq.data import DATASETS, Split
 from dbq.errors import RecipeError
-from dbq.models import create_model, load_weights
+from dbq.models import create_model, load_weights, read_weights
 from dbq.preparation import prepare
 from dbq.recipe import Recipe
 from dbq.training.order import derive
@@ -20,39 +20,61 @@ CALIBRATION_BATCH = 500
 FINAL = "model.safetensors"  # what a finished run leaves in its directory
 
 
-def float_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
-    """The recipe's network before quantization, with its starting weights if `start`."""
-    chosen = recipe.model
-    options: dict[str, Any] = dict(chosen.options)
-    torch.manual_seed(derive(recipe.train.seed, "weights"))
-    model = create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
-    if start and chosen.weights:
-        load_weights(model, weights_file(chosen.weights))
-    elif start and chosen.weights_from:
-        raise RecipeError(
-            f"recipe {recipe.name} starts from float weights: give them by "
-            f"--set model.weights=FILE, or train them: dbq train {chosen.weights_from}"
-        )
-    return model
-
-
 def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
-    """The network a recipe trains, prepared by its plan."""
-    model = float_network(recipe, classes, start)
+    """The network a recipe trains, prepared by its plan, with its starting weights if `start`.
+
+    These may be float weights, to which the quantizers are then fitted, or those of a quantized
+    run, whose quantizers are taken over; what such a run did not quantize is fitted.
+    """
+    model = _untrained(recipe, classes)
+    if not start or _is_random(recipe):
+        prepare(model, recipe.plan, example_image(recipe))
+        return model
+    path = weights_file(recipe.model.weights)
+    state = read_weights(path)
+    if not any(".weight_quantizer." in key for key in state):
+        load_weights(model, path)
+        prepare(model, recipe.plan, example_image(recipe))
+        return model
     prepare(model, recipe.plan, example_image(recipe))
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:200]
+        raise RecipeError(f"{path} does not fit recipe {recipe.name}: {detail}") from None
     return model
 
 
 def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
-    """The float network whose answers are half of the lesson, if the recipe wants one."""
+    """The float network whose answers are part of the lesson, if the recipe wants one."""
     if not recipe.extra.distill:
         return None
-    if not recipe.model.weights:
+    weights = recipe.extra.teacher or recipe.model.weights
+    if not weights:
         raise RecipeError(
             f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
-            "give it by --set model.weights=FILE"
+            "give it by --set model.weights=FILE or --set extra.teacher=FILE"
         )
-    return float_network(recipe, classes).eval().requires_grad_(False)
+    model = _untrained(recipe, classes)
+    load_weights(model, weights_file(weights))
+    return model.eval().requires_grad_(False)
+
+
+def _untrained(recipe: Recipe, classes: int) -> nn.Module:
+    chosen = recipe.model
+    options: dict[str, Any] = dict(chosen.options)
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    return create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
+
+
+def _is_random(recipe: Recipe) -> bool:
+    """True if the recipe starts from nothing; an error if it should not."""
+    if recipe.model.weights_from and not recipe.model.weights:
+        raise RecipeError(
+            f"recipe {recipe.name} starts from trained weights: give them by "
+            f"--set model.weights=FILE, or train them: dbq train {recipe.model.weights_from}"
+        )
+    return not recipe.model.weights
 
 
 def reestimate(

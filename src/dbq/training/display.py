@@ -18,6 +18,7 @@ class TerminalWatcher:
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
             TextColumn("{task.fields[facts]}"), console=console, transient=True,
+            disable=not console.is_terminal,
         )  # fmt: skip
         self.task = self.progress.add_task("starting", total=None, facts="")
 

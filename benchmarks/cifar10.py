@@ -1,0 +1,116 @@
+"""The real results: every training on CIFAR-10 behind docs/results.md.
+
+python benchmarks/cifar10.py --data DIR --weights resnet20-cifar10-fp.safetensors [--only PATTERN]
+
+Each training is a `dbq train` with a directory of its own below --runs. Finished ones are kept and
+unfinished ones resumed, so this may be stopped at any time, and two of it may run side by side with
+different patterns. At the end, results/cifar10.json is written from all that are finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from machine import save
+
+# The float ResNet-20 was trained with these; its successors read what it read.
+MEAN, STD = "data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]"
+KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
+        "revision", "machine", "cost", "test")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: `after` is the run whose network it starts from, if not the given float one."""
+
+    group: str
+    label: str
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    seed: int = 0
+    after: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.group}-{self.label}-{self.seed}"
+
+
+ABLATION = ("train.epochs=2", "temperature.start=20", "temperature.increment=90")
+TRAININGS = [
+    *(Training("resnet20", "2t", "resnet20-2t-quick", seed=seed) for seed in range(3)),
+    *(Training("resnet20", "1t", "resnet20-1t-quick", seed=seed) for seed in range(3)),
+    Training("resnet20", "2t-a8", "resnet20-2t-a8-quick", after="resnet20-2t-0"),
+    Training("resnet20", "1t-a8", "resnet20-1t-a8-quick", after="resnet20-1t-0"),
+    Training("ablation", "ours", "resnet20-2t-quick", ABLATION),
+    Training("ablation", "paper-init", "resnet20-2t-quick",
+             (*ABLATION, "quantize.options.init=kmeans")),
+    Training("ablation", "fixed-thresholds", "resnet20-2t-quick",
+             (*ABLATION, "quantize.options.learn_thresholds=false")),
+    Training("ablation", "constant-temperature", "resnet20-2t-quick",
+             (*ABLATION, "temperature.start=110", "temperature.increment=0")),
+    Training("mobilenet", "fp", "mobilenet_v1-cifar10-fp"),
+    *(Training("mobilenet", plan, f"mobilenet_v1-cifar10-{plan}", after="mobilenet-fp-0")
+      for plan in ("fx8-3", "dbq-1t", "dbq-2t-4")),
+]  # fmt: skip
+
+
+def command(training: Training, arguments: argparse.Namespace) -> list[str]:
+    """The `dbq train` line of a training."""
+    overrides = [f"data.directory={arguments.data}", f"train.seed={training.seed}"]
+    if training.recipe.startswith("resnet20"):
+        overrides += [MEAN, STD]
+    if training.after:
+        overrides.append(f"model.weights={arguments.runs / training.after}")
+        if training.group == "resnet20":
+            overrides.append(f"extra.teacher={arguments.weights}")
+    elif training.group != "mobilenet":
+        overrides.append(f"model.weights={arguments.weights}")
+    sets = [part for item in (*overrides, *training.overrides) for part in ("--set", item)]
+    out = str(arguments.runs / training.name)
+    return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
+
+
+def collect(arguments: argparse.Namespace) -> None:
+    """Write what is finished to results/."""
+    rows: list[dict[str, Any]] = []
+    for training in TRAININGS:
+        path = arguments.runs / training.name / "result.json"
+        if not path.exists():
+            print(f"not finished: {training.name}", file=sys.stderr)
+            continue
+        result = json.loads(path.read_text())
+        facts = {key: result[key] for key in KEPT}
+        line = shlex.join(command(training, arguments))
+        rows.append({"group": training.group, "label": training.label, "command": line, **facts})
+    saved = save("cifar10", "python benchmarks/cifar10.py", rows=rows)
+    print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
+    parser.add_argument("--weights", default="../shared/data/resnet20-cifar10-fp.safetensors")
+    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
+    parser.add_argument("--only", default="*", help="a shell pattern of names; none: only collect")
+    arguments = parser.parse_args()
+    for training in TRAININGS:
+        finished = (arguments.runs / training.name / "result.json").exists()
+        if fnmatchcase(training.name, arguments.only) and not finished:
+            print(training.name, file=sys.stderr)
+            line = command(training, arguments)
+            done = subprocess.run([sys.executable, "-m", "dbq", *line[1:]], check=False)
+            if done.returncode:
+                sys.exit(f"{training.name} ended with status {done.returncode}")
+    collect(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""dbq train, eval and recipes, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dbq.cli import app
+from dbq.recipe import recipe_names
+from dbq.training_cli import complete_recipe
+
+from .conftest import single_thread
+
+RUN = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    with single_thread():
+        result = RUN.invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fail(*arguments: str) -> str:
+    result = RUN.invoke(app, list(arguments))
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.fixture
+def trained(tiny: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "run"
+    text = run("train", str(tiny), "--out", str(out), "--set", "train.epochs=1")
+    assert f"network: {out / 'model.safetensors'}" in text
+    assert "hard network, 360 images (digits, every fifth image)" in text
+    return out
+
+
+def test_what_a_run_leaves(trained: Path) -> None:
+    names = {path.name for path in trained.iterdir()}
+    assert names == {"recipe.toml", "run.json", "metrics.jsonl", "result.json",
+                     "last.safetensors", "best.safetensors", "model.safetensors"}  # fmt: skip
+    result = json.loads((trained / "result.json").read_text())
+    (row,) = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    assert result["top1"] == row["top1"]
+    assert result["machine"]["torch"]
+    assert row["temperature"] == pytest.approx(20 + 20 * 2 / 3), "of the third and last step"
+    assert set(row["sparsity"]) == set(row["sparsity"]) != set()
+
+
+def test_eval_says_what_training_said(trained: Path, tmp_path: Path) -> None:
+    result = json.loads((trained / "result.json").read_text())
+    for network in (trained, trained / "model.safetensors", trained / "best.safetensors"):
+        found = json.loads(run("eval", str(network), "--json"))
+        assert found["top1"] == result["top1"]
+        assert (found["images"], found["split"]) == (360, "every fifth image")
+    alone = tmp_path / "alone.safetensors"
+    alone.write_bytes((trained / "model.safetensors").read_bytes())
+    assert f"top-1 {result['top1']:.2f} %" in run("eval", str(alone))
+
+
+def test_a_quantized_network_can_be_the_start(trained: Path, tiny: Path, tmp_path: Path) -> None:
+    """With 8-bit activations on top; one small step must not lose what was learned."""
+    before = json.loads((trained / "result.json").read_text())["top1"]
+    text = run("train", str(tiny), "--out", str(tmp_path / "more"), "--json",
+               "--set", "train.epochs=1", "--set", "train.rate=1e-6",
+               "--set", f"model.weights={trained}", "--set", "quantize.plan=resnet-2t-a8",
+               "--set", "quantize.calibrate=360")  # fmt: skip
+    assert json.loads(text)["top1"] > before - 10
+
+
+def test_errors_in_one_line(tiny: Path, tmp_path: Path, trained: Path) -> None:
+    out = ("--out", str(tmp_path / "new"))
+    assert "closest: resnet20-2t" in fail("train", "resnet20-2", *out)
+    assert "closest: epochs" in fail("train", str(tiny), *out, "--set", "train.epoch=1")
+    assert "holds a run already" in fail("train", str(tiny), "--out", str(trained))
+    assert "dbq train resnet20-fp" in fail(
+        "train", "resnet20-2t", *out, "--set", "data.name=digits"
+    )
+    assert "lower it" in fail("train", str(tiny), *out, "--set", "train.batch=2000")
+    absent = "data.directory=/absent"
+    assert "/absent" in fail("train", "resnet20-fp", *out, "--set", absent)
+    assert "no such file" in fail("eval", str(tmp_path / "nothing"))
+    (tmp_path / "bad.safetensors").write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
+    assert "not a whole checkpoint" in fail("eval", str(tmp_path / "bad.safetensors"))
+
+
+def test_a_rate_too_high_stops_with_the_layers_name(tiny: Path, tmp_path: Path) -> None:
+    message = fail("train", str(tiny), "--out", str(tmp_path / "run"), "--set", "train.rate=1e20")
+    assert "the loss is" in message
+    assert "is not finite" in message
+    assert not (tmp_path / "run" / "last.safetensors").exists(), "no broken checkpoint"
+
+
+def test_recipes(tmp_path: Path) -> None:
+    text = run("recipes", "list")
+    assert "91.93" in text
+    rows = json.loads(run("recipes", "list", "--json"))
+    assert [row["name"] for row in rows] == recipe_names()
+    path = tmp_path / "mine.toml"
+    path.write_text(run("recipes", "show", "resnet20-2t", "--set", "train.epochs=10"))
+    assert "epochs = 10" in run("recipes", "show", str(path))
+    assert json.loads(run("recipes", "show", "resnet20-2t", "--json"))["train"]["epochs"] == 50
+    assert complete_recipe("resnet20-1") == ["resnet20-1t", "resnet20-1t-a8-quick",
+                                             "resnet20-1t-quick"]  # fmt: skip
+
+
+def test_help_needs_no_torch() -> None:
+    """Help and completion stay quick."""
+    code = "import sys, dbq.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
