@@ -135,6 +135,7 @@ class _Run:
         self, recipe: Recipe, files: RunDir, world: World, watchers: tuple[Watcher, ...]
     ) -> None:
         self.recipe, self.files, self.world, self.watchers = recipe, files, world, watchers
+        self.circumstances = provenance.facts(recipe, world)  # of the code that is running
         self.train_split, self.test_split = load_data(recipe.data, world.device)
         resumed = world.from_first(
             read_checkpoint(files.last) if world.is_first and files.last.exists() else None
@@ -154,7 +155,7 @@ class _Run:
             self.rows = facts["metrics"]
             self._say(f"resumed at epoch {self.at.epoch}, step {self.at.step}")
         elif world.is_first:
-            files.start(recipe, provenance.facts(recipe, world))
+            files.start(recipe, self.circumstances)
         self.saved = time.monotonic()
 
     def go(self, stop: StopRequest) -> None:
@@ -287,7 +288,7 @@ class _Run:
                      "images": score.images},
             "seconds": at.seconds,
             "cost": asdict(total),
-            **provenance.facts(recipe, self.world),
+            **self.circumstances,
         }  # fmt: skip
         if self.world.is_first:
             self._keep(FINAL, recipe.train.epochs - 1, score.top1)
