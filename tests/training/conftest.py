@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from dbq.recipe import Recipe, load_recipe
+from dbq.training.checkpoint import read_checkpoint
 from dbq.training.run import train
 
 TINY = """
@@ -84,6 +87,21 @@ def torchrun(processes: int, command: list[str], *options: str) -> list[str]:
     """The same command under torchrun."""
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
     return [*launcher, "--standalone", *options, *command[1:]]
+
+
+def wait_for_checkpoint(
+    run: Path, process: subprocess.Popen[Any], epoch: int, step: int, timeout: float = 90
+) -> None:
+    """Until the run has a checkpoint of that position or later."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be disturbed"
+        if (run / "last.safetensors").exists():
+            _, facts = read_checkpoint(run / "last.safetensors")
+            if (facts["position"]["epoch"], facts["position"]["step"]) >= (epoch, step):
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"no checkpoint in {timeout} s")
 
 
 def finished(command: list[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:

@@ -52,7 +52,8 @@ def test_what_a_run_leaves(trained: Path) -> None:
     assert result["top1"] == row["top1"]
     assert result["machine"]["torch"]
     assert row["temperature"] == pytest.approx(20 + 20 * 2 / 3), "of the third and last step"
-    assert set(row["sparsity"]) == set(row["sparsity"]) != set()
+    assert len(row["sparsity"]) == 18, "every convolution but the first"
+    assert all(0 < zeros < 1 for layer in row["sparsity"].values() for zeros in layer)
 
 
 def test_eval_says_what_training_said(trained: Path, tmp_path: Path) -> None:
@@ -97,6 +98,20 @@ def test_a_rate_too_high_stops_with_the_layers_name(tiny: Path, tmp_path: Path) 
     assert "the loss is" in message
     assert "is not finite" in message
     assert not (tmp_path / "run" / "last.safetensors").exists(), "no broken checkpoint"
+
+
+def test_tensorboard_gets_the_numbers_of_the_metrics(tiny: Path, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = tmp_path / "run"
+    run("train", str(tiny), "--out", str(out), "--tensorboard")
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    events = EventAccumulator(str(out / "tensorboard")).Reload()
+    for key in ("loss", "soft_top1", "top1", "rate", "temperature"):
+        found = [event.value for event in events.Scalars(key)]
+        assert found == pytest.approx([row[key] for row in rows], rel=1e-6)  # float32 there
+    zeros = [event.value for event in events.Scalars("sparsity/layer1.0.conv1/branch2")]
+    assert zeros == pytest.approx([row["sparsity"]["layer1.0.conv1"][1] for row in rows], rel=1e-6)
 
 
 def test_recipes(tmp_path: Path) -> None:

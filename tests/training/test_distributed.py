@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import torch
@@ -15,11 +14,18 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dbq.activations import RunningClip
-from dbq.training.checkpoint import read_checkpoint
 from dbq.training.run import train
 from dbq.training.sync_bn import synchronise_batch_norms
 
-from .conftest import dbq_train, environment, finished, single_thread, tiny_recipe, torchrun
+from .conftest import (
+    dbq_train,
+    environment,
+    finished,
+    single_thread,
+    tiny_recipe,
+    torchrun,
+    wait_for_checkpoint,
+)
 
 SYNC = ("--set", "machine.sync_bn=true", "--set", "machine.checkpoint_minutes=0")
 EPSILON = torch.finfo(torch.float32).eps
@@ -66,7 +72,7 @@ def test_resumed_by_another_number_of_processes(tiny: Path, tmp_path: Path) -> N
     process = subprocess.Popen(
         torchrun(2, dbq_train(tiny, out, *SYNC)), env=environment(), stderr=subprocess.DEVNULL
     )
-    wait_for(out, epoch=0, step=2)
+    wait_for_checkpoint(out, process, epoch=0, step=2)
     process.send_signal(signal.SIGTERM)  # torchrun passes it on; the run saves and ends
     process.wait(timeout=60)
     assert not (out / "result.json").exists()
@@ -80,7 +86,7 @@ def test_a_killed_rank_is_replaced(tiny: Path, tmp_path: Path) -> None:
     longer = (*SYNC, "--set", "train.epochs=4")
     command = torchrun(2, dbq_train(tiny, out, *longer), "--max-restarts=1")
     process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
-    wait_for(out, epoch=1, step=1)
+    wait_for_checkpoint(out, process, epoch=1, step=1)
     os.kill(worker_of(process.pid), signal.SIGKILL)
     _, errors = process.communicate(timeout=150)
     assert process.returncode == 0, errors[-3000:]
@@ -92,17 +98,6 @@ def test_a_killed_rank_is_replaced(tiny: Path, tmp_path: Path) -> None:
         train(recipe, tmp_path / "undisturbed")
     # twice the steps of the tests above
     assert distance(tmp_path / "undisturbed", out) < 2 * 40 * 150 * EPSILON
-
-
-def wait_for(run: Path, epoch: int, step: int) -> None:
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        if (run / "last.safetensors").exists():
-            _, facts = read_checkpoint(run / "last.safetensors")
-            if (facts["position"]["epoch"], facts["position"]["step"]) >= (epoch, step):
-                return
-        time.sleep(0.02)
-    raise AssertionError("no checkpoint in 90 s")
 
 
 def worker_of(launcher: int) -> int:

@@ -7,35 +7,24 @@ import os
 import resource
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from dbq.errors import TrainingError
-from dbq.training.checkpoint import read_checkpoint
 from dbq.training.run import train
 
-from .conftest import dbq_train, environment, finished, single_thread, tiny_recipe
+from .conftest import (
+    dbq_train,
+    environment,
+    finished,
+    single_thread,
+    tiny_recipe,
+    wait_for_checkpoint,
+)
 
 EVERY_STEP = "machine.checkpoint_minutes=0"
 LONG = ("--set", "train.epochs=3", "--set", EVERY_STEP)  # 9 steps, a checkpoint after each
-
-
-def position(run: Path) -> tuple[int, int]:
-    _, facts = read_checkpoint(run / "last.safetensors")
-    return facts["position"]["epoch"], facts["position"]["step"]
-
-
-def wait_for_checkpoint(run: Path, process: subprocess.Popen[bytes], epoch: int, step: int) -> None:
-    """Until the run has a checkpoint of that position or later."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the run ended before it could be disturbed"
-        if (run / "last.safetensors").exists() and position(run) >= (epoch, step):
-            return
-        time.sleep(0.02)
-    raise AssertionError("no checkpoint in 90 s")
 
 
 def start(recipe: Path, out: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -17,7 +17,7 @@ class TensorBoardWatcher:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise TrainingError(
-                "--tensorboard needs a package that is not here: pip install tensorboard"
+                "--tensorboard needs a package that is not here: pip install 'dbq[tensorboard]'"
             ) from None
         self.make: Any = SummaryWriter
         self.directory = str(run / "tensorboard")
