@@ -89,6 +89,8 @@ def test_written_out_and_read_back(name: str) -> None:
         ("train.epochs=true", "train.epochs = True; expected int"),
         ("train.every=week", "train.every = 'week'; expected 'epoch' or 'step'"),
         ("train.rate=nan", "train.rate = nan is out of range"),
+        ("train.rate=inf", "train.rate = inf is out of range"),
+        ("data.std=[1,nan,1]", "is out of range"),
         ("extra.distill=2", "extra.distill = 2.0 is out of range"),
         ("data.mean=[1,'a']", "data.mean = 'a'; expected float"),
         ("train=3", "train = 3; expected TrainOptions"),
@@ -118,6 +120,31 @@ def test_overrides_reach_their_place() -> None:
     assert recipe.data.std == (1.0, 2.0, 3.0)
     assert recipe.plan.default.options == {"init": "kmeans"}
     assert recipe.plan.roles["first"].options == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "directory"),
+    [
+        ("2024-01-01", "2024-01-01"),
+        ("7", "7"),
+        ("true", "true"),
+        ('"a=b"', "a=b"),
+        ("a.b=c", "a.b=c"),
+    ],
+)
+def test_any_text_may_be_a_string(text: str, directory: str) -> None:
+    assert load_recipe("resnet20-2t", [f"data.directory={text}"]).data.directory == directory
+
+
+def test_a_plan_from_a_file_is_written_out(tmp_path: Path) -> None:
+    """What a run was begun with must not change when the file does."""
+    path = tmp_path / "plan.toml"
+    path.write_text('name = "mine"\n[default]\nweight = "3T"\n')
+    recipe = load_recipe("resnet20-2t", [f"quantize.plan={path}"])
+    path.unlink()
+    assert str(recipe.plan.default.weight) == "3T"
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    assert recipe.plan.name == "mine"
 
 
 def test_files_extend_shipped_recipes_and_each_other(tmp_path: Path) -> None:

@@ -6,10 +6,7 @@ completion stay quick. A DbqError becomes one line on stderr and exit status 2.
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +18,7 @@ from typer.core import TyperGroup
 from dbq.data_cli import data_app
 from dbq.errors import DbqError
 from dbq.plan import PLANS
+from dbq.terminal import JsonOption, print_json, progress_bars
 from dbq.training_cli import evaluate, recipes_app, train
 from dbq.version import __version__
 
@@ -28,6 +26,9 @@ from dbq.version import __version__
 def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {' '.join(message.split())}", err=True)
     raise typer.Exit(2)
+
+
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory")  # torch's words on a CPU and on a GPU
 
 
 class Commands(TyperGroup):
@@ -42,9 +43,12 @@ class Commands(TyperGroup):
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
         except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+            if isinstance(error, RuntimeError) and not any(p in str(error) for p in OUT_OF_MEMORY):
                 raise
-            _fail("not enough memory: make the network or the image smaller")
+            _fail(
+                "not enough memory: make the image, the network or train.batch smaller, or raise "
+                "train.accumulate"
+            )
 
 
 app = typer.Typer(
@@ -70,11 +74,6 @@ class By(StrEnum):
     ops = "ops"
 
 
-def print_json(data: Any) -> None:
-    """Data on stdout, nothing else."""
-    typer.echo(json.dumps(data, indent=2))
-
-
 def complete_model(incomplete: str) -> list[str]:
     """Names of networks, for shell completion."""
     from dbq.models import MODELS
@@ -93,7 +92,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelArgument = Annotated[
     str, typer.Argument(help="Name of a network.", autocompletion=complete_model)
 ]
@@ -216,7 +214,7 @@ def demo(
     torch.set_num_threads(1)  # 8x8 images: more threads would only wait for each other
     if (out / "digits-2t" / "result.json").exists() and not as_json:
         typer.echo(f"{out} holds finished runs, shown again; delete it to train anew", err=True)
-    with _bars(quiet=as_json) as progress:
+    with progress_bars(quiet=as_json) as progress:
         rows = run(out, progress)
     if as_json:
         print_json(to_json(rows))
@@ -242,25 +240,6 @@ def doctor(as_json: JsonOption = False) -> None:
     width = max(map(len, found))
     for name, value in found.items():
         typer.echo(f"{name:{width}}  {value}")
-
-
-@contextmanager
-def _bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """One progress bar for each piece of work, on stderr; plain silence if `quiet`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = [TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn()]
-    console = Console(stderr=True)
-    tasks: dict[str, Any] = {}
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=quiet) as bars:
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
-        yield progress
 
 
 def main() -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dbq.terminal import JsonOption, print_json, progress_bars
 from dbq.text import WIDTH
 
 if TYPE_CHECKING:
     from dbq.data.examination import Report
-    from dbq.data.progress import Progress
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Data sets: list, prepare and check them."
@@ -29,7 +26,6 @@ def complete_data(incomplete: str) -> list[str]:
     return [name for name in DATASETS if name.startswith(incomplete)]
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 NameArgument = Annotated[
     str, typer.Argument(help="Name of a data set.", autocompletion=complete_data)
 ]
@@ -54,7 +50,7 @@ def list_data(as_json: JsonOption = False) -> None:
             {"name": name, "about": known.about, "size": known.size, "layout": known.layout}
             for name, known in DATASETS.items()
         ]
-        typer.echo(json.dumps({"data": rows}, indent=2))
+        print_json({"data": rows})
         return
     for name, known in DATASETS.items():
         typer.echo(f"{name}: {known.about}")
@@ -75,9 +71,12 @@ def prepare(
     """
     from dbq.data import prepare_data
 
-    with _bars(as_json) as progress:
+    with progress_bars(as_json) as progress:
         said = prepare_data(name, directory or "", progress)
-    typer.echo(json.dumps({"name": name, "said": said}, indent=2) if as_json else said)
+    if as_json:
+        print_json({"name": name, "said": said})
+    else:
+        typer.echo(said)
 
 
 @data_app.command("check")
@@ -99,10 +98,10 @@ def check(
     """
     from dbq.data import check_data
 
-    with _bars(as_json) as progress:
+    with progress_bars(as_json) as progress:
         report = check_data(name, directory or "", progress, workers)
     if as_json:
-        typer.echo(json.dumps({"name": name, **report.to_json()}, indent=2))
+        print_json({"name": name, **report.to_json()})
     else:
         _print(report)
     if report.problems:
@@ -124,22 +123,3 @@ def _print(report: Report) -> None:
     for problem in report.problems:
         typer.echo(f"problem: {problem}")
     typer.echo(f"sha256 {report.sha256}")
-
-
-@contextmanager
-def _bars(quiet: bool) -> Iterator[Progress]:
-    """A progress bar for each piece of work, on stderr; plain silence if `quiet`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = [TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn()]
-    tasks: dict[str, Any] = {}
-    console = Console(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=quiet) as bars:
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total or None)
-            bars.update(tasks[what], completed=done)
-
-        yield progress

@@ -10,7 +10,8 @@ from typing import Any
 from dbq.costs import Totals
 from dbq.recipe import load_recipe
 from dbq.text import as_text, plain_table, short
-from dbq.training.run import StepReport, train
+from dbq.training.run import train
+from dbq.training.watching import StepReport
 
 STORY = {
     "digits-fp": "float",
@@ -42,7 +43,7 @@ def run(out: Path, progress: Progress) -> list[Row]:
     """
     rows = []
     for name, meaning in STORY.items():
-        start = [] if name == "digits-fp" else [f'model.weights="{out / "digits-fp"}"']
+        start = [] if name == "digits-fp" else [f"model.weights={out / 'digits-fp'}"]
         watcher = _EpochCounter(name, progress)
         recipe = load_recipe(name, start)
         result = train(recipe, out / name, resume=True, watchers=(watcher,))

@@ -10,7 +10,7 @@ import dataclasses
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from dbq.errors import DbqError, RecipeError, closest
 from dbq.plan import Option, Plan, load_plan
 from dbq.toml import toml_value
 
+LARGEST = 1e9  # no rate, share or temperature is; nor is infinity or NaN smaller
 SHIPPED = Path(__file__).parent / "recipes"
 
 Section = TypeVar("Section")
@@ -110,6 +111,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         train, extra = self.train, self.extra
+        self._check_finite()
         checks = {
             "train.epochs": train.epochs >= 1,
             "train.batch": train.batch >= 1,
@@ -135,10 +137,23 @@ class Recipe:
                 value = getattr(getattr(self, section), name)
                 raise RecipeError(f"recipe {self.name}: {key} = {value!r} is out of range")
 
+    def _check_finite(self) -> None:
+        for section in dataclasses.fields(self):
+            options = getattr(self, section.name)
+            for entry in dataclasses.fields(options) if dataclasses.is_dataclass(options) else ():
+                value = getattr(options, entry.name)
+                numbers = value if isinstance(value, tuple) else (value,)
+                if any(isinstance(n, float) and not abs(n) < LARGEST for n in numbers):
+                    raise RecipeError(
+                        f"recipe {self.name}: {section.name}.{entry.name} = {value!r} is out of range"
+                    )
+
     @property
     def plan(self) -> Plan:
         """The plan, with the recipe's method and options for ternary layers."""
-        chosen = load_plan(self.quantize.plan)
+        text = self.quantize.plan
+        whole = "\n" in text  # written out by `load_recipe`
+        chosen = Plan.from_toml(text, f"plan of {self.name}") if whole else load_plan(text)
         if self.quantize.method or self.quantize.options:
             return chosen.with_method("ternary", self.quantize.method, self.quantize.options)
         return chosen
@@ -169,7 +184,11 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     tables = _extended(str(recipe), ())
     for override in overrides:
         _apply(tables, override)
-    return from_tables(tables, f"recipe {recipe}")
+    found = from_tables(tables, f"recipe {recipe}")
+    if found.quantize.plan.endswith(".toml"):  # the run must not depend on what the file becomes
+        written_out = load_plan(found.quantize.plan).to_toml()
+        found = replace(found, quantize=replace(found.quantize, plan=written_out))
+    return found
 
 
 def recipe_names() -> list[str]:
@@ -231,7 +250,7 @@ def _parse(text: str, source: str) -> dict[str, Any]:
 
 
 def _apply(tables: dict[str, Any], override: str) -> None:
-    """Put "a.b=v" into the tables; v is TOML, or else a plain string."""
+    """Put "a.b=v" into the tables; v is TOML, or a plain string where it is not or one is wanted."""
     key, equals, text = override.partition("=")
     path = [part.strip() for part in key.split(".")]
     if not equals or not all(path):
@@ -240,11 +259,23 @@ def _apply(tables: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    if _hint(path) is str and not isinstance(value, str):
+        value = text.strip()  # a directory may be called 2024-01-01
     for part in path[:-1]:
         tables = tables.setdefault(part, {})
         if not isinstance(tables, dict):
             raise RecipeError(f"--set {override!r}: {part} is a value, not a section")
     tables[path[-1]] = value
+
+
+def _hint(path: Sequence[str]) -> Any:
+    """The type a recipe wants at a path of keys; None if it has no such key."""
+    hint: Any = Recipe
+    for key in path:
+        if not dataclasses.is_dataclass(hint):
+            return None
+        hint = typing.get_type_hints(hint).get(key)
+    return hint
 
 
 def _make(kind: type[Section], tables: Mapping[str, Any], source: str, prefix: str) -> Section:

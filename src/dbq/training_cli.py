@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dbq.recipe import load_recipe, recipe_names
+from dbq.errors import TrainingError
+from dbq.recipe import Recipe, load_recipe, recipe_names
+from dbq.terminal import JsonOption, print_json
 from dbq.text import as_text, plain_table, short
 
 recipes_app = typer.Typer(no_args_is_help=True, help="The shipped training recipes.")
@@ -20,7 +22,6 @@ def complete_recipe(incomplete: str) -> list[str]:
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RecipeArgument = Annotated[
     str,
     typer.Argument(help="Name of a recipe, or path of a .toml.", autocompletion=complete_recipe),
@@ -57,21 +58,38 @@ def train(
     from rich.console import Console
 
     from dbq.training.display import TerminalWatcher
-    from dbq.training.run import Watcher
     from dbq.training.run import train as run
+    from dbq.training.watching import Watcher
 
-    chosen = load_recipe(recipe, overrides or ())
+    chosen = _recipe_of_run(recipe, out, overrides or []) if resume else None
+    chosen = chosen or load_recipe(recipe, overrides or ())
     watchers: list[Watcher] = []
+    first = os.environ.get("RANK", "0") == "0"  # of the processes torchrun started
     with ExitStack() as stack:
-        if not as_json:
+        if first and not as_json:
             watchers.append(stack.enter_context(TerminalWatcher(Console(stderr=True))))
-        if tensorboard:
+        if first and tensorboard:
             from dbq.training.tensorboard import TensorBoardWatcher
 
             watchers.append(TensorBoardWatcher(out))
         result = run(chosen, out, resume=resume, watchers=tuple(watchers))
-    if _is_first_process():
-        typer.echo(json.dumps(result, indent=2) if as_json else result_text(result, out))
+    if first and as_json:
+        print_json(result)
+    elif first:
+        typer.echo(result_text(result, out))
+
+
+def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | None:
+    """The recipe a run was begun with, if there is one; what was set then need not be set again."""
+    saved = out / "recipe.toml"
+    if not saved.exists():
+        return None
+    begun, named = load_recipe(saved, overrides), load_recipe(recipe).name
+    if begun.name != named:
+        raise TrainingError(
+            f"{out} is a run of recipe {begun.name}, not of {named}: choose another --out"
+        )
+    return begun
 
 
 def evaluate(
@@ -92,7 +110,7 @@ def evaluate(
 
     found = evaluate_file(network, data)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return
     typer.echo(
         f"{found['recipe']} ({found['plan']}), epoch {found['epoch'] + 1}: "
@@ -113,7 +131,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
     recipes = [load_recipe(name) for name in recipe_names()]
     if as_json:
         rows = [{"name": r.name, "about": r.about, "paper_top1": r.paper} for r in recipes]
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     table = plain_table(["recipe", "what", "epochs", "paper"], left=2)
     for recipe in recipes:
@@ -136,7 +154,10 @@ def show_recipe(
     import tomllib
 
     text = load_recipe(recipe, overrides or ()).to_toml()
-    typer.echo(json.dumps(tomllib.loads(text), indent=2) if as_json else text.rstrip())
+    if as_json:
+        print_json(tomllib.loads(text))
+    else:
+        typer.echo(text.rstrip())
 
 
 def result_text(result: dict[str, Any], out: Path) -> str:
@@ -151,9 +172,3 @@ def result_text(result: dict[str, Any], out: Path) -> str:
         f"{test['images']} images ({test['data']}, {test['split']})\n{costs}\n"
         f"network: {out / 'model.safetensors'}"
     )
-
-
-def _is_first_process() -> bool:
-    import os
-
-    return os.environ.get("RANK", "0") == "0"

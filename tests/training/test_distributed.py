@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dbq.activations import RunningClip
+from dbq.training.evaluate_file import evaluate_file
 from dbq.training.run import train
 from dbq.training.sync_bn import synchronise_batch_norms
 
@@ -62,6 +64,12 @@ def test_without_synchronised_batch_norm_they_do_not(tiny: Path, tmp_path: Path)
         train(tiny_recipe(tiny), tmp_path / "one")
     finished(torchrun(2, dbq_train(tiny, tmp_path / "two")))
     assert distance(tmp_path / "one", tmp_path / "two") > 10 * 40 * 150 * EPSILON
+    # Statistics differ between the processes; the accuracy must be that of the network kept.
+    said = json.loads((tmp_path / "two" / "result.json").read_text())
+    with single_thread():
+        found = evaluate_file(tmp_path / "two")
+    assert found["top1"] == said["top1"]
+    assert found["top5"] == said["top5"]
 
 
 def test_resumed_by_another_number_of_processes(tiny: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import dbq
@@ -16,7 +17,7 @@ from dbq.errors import RecipeError, TrainingError
 from dbq.recipe import Recipe, load_recipe
 from dbq.schedule import cosine_rate
 from dbq.training.build import teacher_network
-from dbq.training.guards import stop_if_not_finite
+from dbq.training.guards import stop_if_broken
 from dbq.training.learner import Learner
 from dbq.training.world import World, choose_device
 
@@ -153,24 +154,51 @@ def test_rate_follows_the_supplement() -> None:
     assert cosine_rate(4.9, 150, 0.1, warmup=5, resolution=0.1) == pytest.approx(0.1)
 
 
+class Explosive(nn.Module):
+    """Finite parameters, but an output that is not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 0
+
+
 def test_a_loss_that_is_no_number_names_the_layer() -> None:
     model = network()
-    stop_if_not_finite(model, 1.0, "epoch 0")
+    stop_if_broken(model, "epoch 1")
     with torch.no_grad():
         model[3].weight[0, 0] = float("nan")
-    with pytest.raises(TrainingError, match=r"the loss is nan at epoch 0: 3\.weight is not finite"):
-        stop_if_not_finite(model, float("nan"), "epoch 0")
+    with pytest.raises(TrainingError, match=r"3\.weight is not finite at epoch 1"):
+        stop_if_broken(model, "epoch 1")
+    with pytest.raises(TrainingError, match=r"the loss is nan: 3\.weight is not finite"):
+        Learner(recipe(), model, None, CPU).step(BATCH, 0)
+    model = network()
+    model[4] = Explosive()
+    with pytest.raises(TrainingError, match="first not finite is the output of 4"):
+        Learner(recipe(), model, None, CPU).step(BATCH, 0)
+    assert all(torch.isfinite(p).all() for p in model.parameters()), "stopped before the update"
 
 
-def test_distillation_needs_a_teacher() -> None:
+def test_more_parts_than_images() -> None:
+    learner = Learner(recipe("train.accumulate=20"), network(), None, CPU)
+    learner.move_to(0, 1)
+    sums = learner.step(Batch(BATCH.images[:3], BATCH.labels[:3]), 0)
+    assert torch.isfinite(sums).all()
+    assert sums[2] == 3
+
+
+def test_distillation_needs_a_teacher(tmp_path: Path) -> None:
+    quantized = tmp_path / "quantized.safetensors"
+    save_file(network().state_dict(), quantized)
+    with pytest.raises(RecipeError, match=r"is a quantized network.*extra\.teacher=FILE"):
+        teacher_network(recipe("extra.distill=0.5", f"model.weights={quantized}"), classes=4)
     with pytest.raises(RecipeError, match=r"extra\.distill needs a trained float network"):
         teacher_network(recipe("extra.distill=0.5"), classes=10)
 
 
 def test_devices() -> None:
     assert choose_device("auto").type in ("cpu", "cuda")
-    with pytest.raises(RecipeError, match="expected auto, cpu or cuda"):
-        choose_device("abacus")
+    for wrong in ("abacus", "meta", "cpu:", "cuda:x"):
+        with pytest.raises(RecipeError, match="expected auto, cpu, cuda or cuda:N"):
+            choose_device(wrong)
     if not torch.cuda.is_available():
-        with pytest.raises(RecipeError, match="torch sees no GPU"):
+        with pytest.raises(RecipeError, match="torch sees 0 GPUs"):
             choose_device("cuda")

@@ -10,9 +10,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from torch import Tensor
 
 from dbq.errors import TrainingError
-from dbq.training.run import train
+from dbq.training.checkpoint import read_checkpoint
+from dbq.training.interrupt import StopRequest
+from dbq.training.run import Position, _Run, train
+from dbq.training.watching import StepReport
+from dbq.training.world import World
 
 from .conftest import (
     dbq_train,
@@ -86,9 +92,59 @@ def test_what_is_there_is_not_overwritten(tiny: Path, tmp_path: Path) -> None:
         assert train(recipe, out, resume=True) == first, "a finished run is not done again"
         assert (out / "model.safetensors").stat().st_mtime_ns == before
         with pytest.raises(
-            TrainingError, match=r"another recipe \(rate = 0.02 there, rate = 0.5 now"
+            TrainingError, match=r"another recipe \(train.rate = 0.02 there, 0.5 now"
         ):
             train(tiny_recipe(tiny, "train.epochs=1", "train.rate=0.5"), out, resume=True)
+
+
+def test_elsewhere_and_otherwise_computed_it_goes_on(tiny: Path, tmp_path: Path) -> None:
+    """What does not decide the outcome may change, and what was set need not be set again."""
+    out = tmp_path / "run"
+    finished(dbq_train(tiny, out, "--set", "train.epochs=1", "--set", "train.seed=5"))
+    (out / "result.json").unlink()
+    again = dbq_train(tiny, out, "--resume", "--set", "data.workers=0", "--set",
+                      "machine.channels_last=true", "--json")  # fmt: skip
+    result = json.loads(finished(again).stdout)
+    assert (result["epochs"], result["seed"]) == (1, 5)
+
+
+def test_a_request_that_comes_during_the_sums_is_not_lost() -> None:
+    """The handler may run at any moment, also while the sums of a step are added up."""
+
+    class Summing(World):
+        def total(self, values: Tensor) -> Tensor:
+            request.made = True
+            return values
+
+    request, run = StopRequest(), object.__new__(_Run)
+    run.world, run.at = Summing(0, 1, torch.device("cpu")), Position()
+    run.pending = torch.zeros(3, dtype=torch.double)
+    assert not run._asked_to_stop(request)
+    assert run._asked_to_stop(request)
+
+
+def test_stopped_at_the_last_step_of_an_epoch(
+    tiny: Path, tmp_path: Path, undisturbed: Path
+) -> None:
+    class StopThere:
+        def message(self, text: str) -> None: ...
+
+        def epoch(self, row: dict[str, object]) -> None: ...
+
+        def step(self, report: StepReport) -> None:
+            if (report.epoch, report.step) == (0, report.steps - 1):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    recipe = tiny_recipe(tiny, "train.epochs=3", EVERY_STEP)
+    out = tmp_path / "stopped"
+    with single_thread():
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, out, watchers=(StopThere(),))
+        _, facts = read_checkpoint(out / "last.safetensors")
+        assert (facts["position"]["epoch"], facts["position"]["step"]) == (0, 3)
+        train(recipe, out, resume=True)
+    same_network(undisturbed, out)
+    assert without_time(undisturbed) == without_time(out)
 
 
 def test_damaged_checkpoint_is_named(tiny: Path, tmp_path: Path) -> None:

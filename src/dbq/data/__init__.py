@@ -107,6 +107,7 @@ def _find(name: str, directory: Path | str) -> DataSet:
     known = DATASETS[name]
     if known.layout and not str(directory):
         raise DataError(
-            f"{name}: no directory given, expected where its files are: data.directory in a recipe"
+            f"{name}: no directory given, expected where its files are: DIR, or data.directory "
+            "in a recipe"
         )
     return known

@@ -147,5 +147,7 @@ def _stack(side: int, samples: list[Pixels | str]) -> _Read:
 
 
 def ignore_interrupts(worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal; what it means is for the main one to say."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ctrl-C, or a scheduler's SIGTERM, reaches every process of a group; what it means is for the
+    main one to say. Workers end when it does."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -76,7 +76,8 @@ class TensorSplit(Split):
 
     def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
         crops = None if draw is None else self._draw(draw)
-        for group in groups:
+        for indices in groups:
+            group = indices.to(self.images.device)
             images = self.images[group] if crops is None else self._crop(group, *crops)
             yield Batch(normalise(images, self.mean, self.std), self.labels[group])
 

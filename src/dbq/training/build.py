@@ -32,7 +32,7 @@ def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Mo
         return model
     path = weights_file(recipe.model.weights)
     state = read_weights(path)
-    if not any(".weight_quantizer." in key for key in state):
+    if not _is_quantized(state):
         load_weights(model, path)
         prepare(model, recipe.plan, example_image(recipe))
         return model
@@ -55,14 +55,28 @@ def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
             f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
             "give it by --set model.weights=FILE or --set extra.teacher=FILE"
         )
+    if _is_quantized(read_weights(weights_file(weights))):
+        raise RecipeError(
+            f"{weights} is a quantized network, and extra.distill needs a float one to learn from: "
+            "give it by --set extra.teacher=FILE"
+        )
     model = _untrained(recipe, classes)
     load_weights(model, weights_file(weights))
     return model.eval().requires_grad_(False)
 
 
+def _is_quantized(state: dict[str, Tensor]) -> bool:
+    return any(".weight_quantizer." in key for key in state)
+
+
 def _untrained(recipe: Recipe, classes: int) -> nn.Module:
     chosen = recipe.model
     options: dict[str, Any] = dict(chosen.options)
+    for name in ("num_classes", "width", "weights"):
+        if name in options:
+            raise RecipeError(
+                f"model.options.{name}: classes follow the data, width is model.width"
+            )
     torch.manual_seed(derive(recipe.train.seed, "weights"))
     return create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
 

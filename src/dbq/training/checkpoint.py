@@ -32,12 +32,11 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of a file written by `write_checkpoint`."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            facts = json.loads(metadata[FACTS])
+            facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise TrainingError(f"{path}: no such file; expected a checkpoint of dbq train") from None
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise TrainingError(
             f"{path}: not a whole checkpoint of dbq train ({type(error).__name__}); "
             "delete it, or train again"

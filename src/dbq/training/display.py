@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from dbq.training.run import StepReport
+from dbq.training.watching import StepReport
 
 
 class TerminalWatcher:
@@ -52,8 +52,8 @@ def epoch_line(row: dict[str, Any]) -> str:
 
     >>> print(epoch_line({"epoch": 0, "loss": 0.5, "soft_top1": 80.0, "top1": 79.126, "rate": 0.1,
     ...     "temperature": 5.0, "seconds": 61, "sparsity": {"conv": [0.5, 0.25]}, "dead_kernels": {},
-    ...     "skipped": ["a.jpg"]}))
-    epoch 1: loss 0.5000, soft 80.00 %, hard 79.13 %, lr 0.1, T 5, zeros 50+25 %, 1m01s, 1 unreadable
+    ...     "skipped": []}))
+    epoch 1: loss 0.5000, soft 80.00 %, hard 79.13 %, lr 0.1, T 5, zeros 50+25 %, 1m01s in all
     """
     parts = [
         f"loss {row['loss']:.4f}",
@@ -69,7 +69,7 @@ def epoch_line(row: dict[str, Any]) -> str:
         of_branch = [[zeros[j] for zeros in layers if j < len(zeros)] for j in range(most)]
         means = (f"{100 * sum(zeros) / len(zeros):.0f}" for zeros in of_branch)
         parts.append(f"zeros {'+'.join(means)} %")
-    parts.append(duration(row["seconds"]))
+    parts.append(f"{duration(row['seconds'])} in all")
     dead = row["dead_kernels"]
     if dead:
         worst = max(dead, key=dead.get)

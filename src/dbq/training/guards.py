@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dbq.decomposition import Branches
 from dbq.errors import TrainingError
 
-
-def stop_if_not_finite(model: nn.Module, loss: float, where: str) -> None:
-    """Raise if the loss is NaN or infinite, naming the first parameter that is, or its gradient."""
-    if loss - loss == 0:  # false for NaN and infinity
-        return
-    raise TrainingError(
-        f"the loss is {loss} at {where}: {_first_bad(model)}; lower train.rate, or resume from the "
-        "last checkpoint with another recipe"
-    )
+ADVICE = "lower train.rate and train again, or look at what that layer was given"
 
 
-def _first_bad(model: nn.Module) -> str:
+def stop_if_broken(model: nn.Module, where: str) -> None:
+    """Raise if a parameter is NaN or infinite, naming the first that is."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
-            return f"{name} is not finite"
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None and not torch.isfinite(parameter.grad).all():
-            return f"the gradient of {name} is not finite"
-    return "all parameters and gradients are finite, so it is the loss itself or an image"
+            raise TrainingError(f"{name} is not finite at {where}; {ADVICE}")
+
+
+def explain_loss(model: nn.Module, images: Tensor, loss: float) -> TrainingError:
+    """Why the loss is no number: the parameter that is none, or the layer that makes one of none."""
+    try:
+        stop_if_broken(model, "the last step")
+    except TrainingError as broken:
+        return TrainingError(f"the loss is {loss}: {broken}")
+    layer = _first_bad_output(model, images) or "the loss itself: look at the images and labels"
+    return TrainingError(f"the loss is {loss}, and what is first not finite is {layer}; {ADVICE}")
+
+
+@torch.no_grad()
+def _first_bad_output(model: nn.Module, images: Tensor) -> str | None:
+    found: list[str] = []
+
+    def look(name: str, output: Any) -> None:
+        if isinstance(output, Tensor) and not torch.isfinite(output).all():
+            found.append(f"the output of {name}")
+
+    hooks = [
+        module.register_forward_hook(lambda _, __, output, name=name: look(name, output))
+        for name, module in model.named_modules()
+        if name
+    ]
+    try:
+        model(images)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None
 
 
 def dead_kernels(layers: Mapping[str, Branches]) -> dict[str, int]:

@@ -17,10 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from dbq.data.split import Batch
-from dbq.errors import TrainingError
+from dbq.errors import RecipeError, TrainingError
 from dbq.optimizer import param_groups
 from dbq.recipe import Recipe
 from dbq.schedule import TemperatureSchedule, cosine_rate, soft_quantizers
+from dbq.training.guards import explain_loss
 from dbq.training.order import derive
 from dbq.training.sync_bn import synchronise_batch_norms
 from dbq.training.world import World
@@ -42,6 +43,7 @@ class Learner:
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if machine.sync_bn:
             synchronise_batch_norms(model)
+        self.watchful = world.device.type == "cpu"  # a GPU would have to be waited for
         self.average = _moving_average(model, recipe.extra.ema) if recipe.extra.ema else None
         groups = param_groups(model, train.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=train.rate, momentum=train.momentum)
@@ -88,15 +90,18 @@ class Learner:
         torch.manual_seed(derive(self.recipe.train.seed, "step", number, self.world.rank))
         self.model.train()
         images, labels = self._on_device(batch)
+        count = min(self.recipe.train.accumulate, len(labels))  # a part of none has no mean
         parts = list(zip(
-            images.tensor_split(self.recipe.train.accumulate),
-            labels.tensor_split(self.recipe.train.accumulate),
+            images.tensor_split(count),
+            labels.tensor_split(count),
             strict=True,
         ))  # fmt: skip
         sums = torch.zeros(3, dtype=torch.double, device=images.device)
         for i, (x, y) in enumerate(parts):
             with self._gradients_stay_here(unless=i + 1 == len(parts)):
                 loss, logits = self._loss(x, y)
+                if self.watchful and not torch.isfinite(loss):
+                    raise explain_loss(self.model, x, float(loss.detach()))
                 self.scaler.scale(loss * (len(y) / len(labels))).backward()  # type: ignore[no-untyped-call]
             right = (logits.argmax(1) == y).sum()
             sums += torch.stack([loss.detach().double() * len(y), right, right.new_tensor(len(y))])
@@ -119,7 +124,7 @@ class Learner:
             if self.teacher is not None:
                 with torch.no_grad():
                     lesson = self.teacher(x)
-            logits = self.forward(x).float()
+            logits = self._forward(x).float()
         loss = F.cross_entropy(logits, y, label_smoothing=extra.label_smoothing)
         if self.teacher is not None:
             blur = extra.distill_temperature
@@ -128,6 +133,18 @@ class Learner:
             imitation = F.cross_entropy(logits / blur, soft_labels) * blur**2
             loss = (1 - extra.distill) * loss + extra.distill * imitation
         return loss, logits
+
+    def _forward(self, x: Tensor) -> Tensor:
+        try:
+            logits: Tensor = self.forward(x)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise RecipeError(
+                f"batch norm cannot train on {len(x)} image at a time: raise train.batch, or lower "
+                "train.accumulate or the number of processes"
+            ) from None
+        return logits
 
     def _gradients_stay_here(self, unless: bool) -> AbstractContextManager[Any]:
         """Only the last part of an accumulated batch is worth a message to the other processes."""

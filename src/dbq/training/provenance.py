@@ -12,7 +12,7 @@ import torch
 
 from dbq.machine import machine
 from dbq.recipe import Recipe
-from dbq.training.world import World
+from dbq.training.world import World, launch
 
 
 def facts(recipe: Recipe, world: World) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def facts(recipe: Recipe, world: World) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "command": " ".join(["dbq", *sys.argv[1:]]),
         "processes": world.size,
+        "launch": launch(),
         "machine": {**machine(), "device": device.type, "gpu": gpu},
         "weights": recipe.model.weights,
     }
@@ -33,6 +34,7 @@ def revision() -> str | None:
     """The commit of the code, if it lies in a git work tree; "+" says that it was changed since."""
     here = Path(__file__).parent
     try:
+        _git(here, "ls-files", "--error-unmatch", Path(__file__).name)  # or it is another's tree
         commit = _git(here, "rev-parse", "--short=12", "HEAD")
         changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):

@@ -9,59 +9,26 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from dbq.costs import cost
-from dbq.data import Split, load_data
+from dbq.data import load_data
 from dbq.decomposition import branches
-from dbq.errors import TrainingError
 from dbq.memory import keep_freed_memory
 from dbq.recipe import Recipe
 from dbq.training import provenance
 from dbq.training.build import FINAL, example_image, quantized_network, reestimate, teacher_network
-from dbq.training.checkpoint import read_checkpoint, write_checkpoint
-from dbq.training.evaluation import evaluate
-from dbq.training.guards import dead_kernels, stop_if_not_finite
+from dbq.training.checkpoint import write_checkpoint
+from dbq.training.evaluation import Score, evaluate
+from dbq.training.guards import dead_kernels, stop_if_broken
 from dbq.training.interrupt import StopRequest, stop_on_signal
 from dbq.training.learner import Learner
 from dbq.training.order import derive, epoch_batches, share
-from dbq.training.rundir import RunDir
-from dbq.training.world import World, joined, was_restarted
-
-LOOK_EVERY = 10  # steps between looks at the loss: each one waits for a GPU to catch up
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """Where a run is. `loss` is the epoch's mean so far, `speed` in images a second."""
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    loss: float
-    rate: float
-    temperature: float | None
-    speed: float
-    batch: int
-
-    @property
-    def seconds_left(self) -> float:
-        steps = (self.epochs - self.epoch) * self.steps - self.step
-        return steps * self.batch / self.speed
-
-
-class Watcher(Protocol):
-    """Whoever wants to follow a run: a terminal, TensorBoard, a notebook."""
-
-    def message(self, text: str) -> None: ...
-
-    def step(self, report: StepReport) -> None: ...
-
-    def epoch(self, row: dict[str, Any]) -> None: ...
+from dbq.training.rundir import BEST, RunDir
+from dbq.training.watching import StepReport, Watcher
+from dbq.training.world import World, joined
 
 
 @dataclass
@@ -95,37 +62,14 @@ def train(
     keep_freed_memory()
     files = RunDir(out)
     with joined(recipe.machine.device) as world:
-        finished = world.from_first(_look(files, recipe, resume) if world.is_first else None)
+        finished = world.from_first(files.look(recipe, resume) if world.is_first else None)
         if finished is not None:
             result: dict[str, Any] = finished
             return result
         run = _Run(recipe, files, world, watchers if world.is_first else ())
-        with stop_on_signal() as stop:
-            run.go(stop)
+        with stop_on_signal() as request:
+            run.go(request)
         return run.finish()
-
-
-def _look(files: RunDir, recipe: Recipe, resume: bool) -> dict[str, Any] | None:
-    """Check the directory before anything is written; the result, if the run is finished."""
-    present = files.result_path.exists() or files.last.exists()
-    if not present:
-        return None
-    if not (resume or was_restarted()):
-        raise TrainingError(
-            f"{files.path} holds a run already: go on with --resume, or choose another --out"
-        )
-    before = files.recipe()
-    if before != recipe:
-        raise TrainingError(
-            f"{files.path} was begun with another recipe ({_difference(before, recipe)}): "
-            "resume with the same one, or choose another --out"
-        )
-    return files.result() if files.result_path.exists() else None
-
-
-def _difference(before: Recipe, now: Recipe) -> str:
-    lines = zip(before.to_toml().splitlines(), now.to_toml().splitlines(), strict=False)
-    return next((f"{old} there, {new} now" for old, new in lines if old != new), "longer")
 
 
 class _Run:
@@ -137,9 +81,7 @@ class _Run:
         self.recipe, self.files, self.world, self.watchers = recipe, files, world, watchers
         self.circumstances = provenance.facts(recipe, world)  # of the code that is running
         self.train_split, self.test_split = load_data(recipe.data, world.device)
-        resumed = world.from_first(
-            read_checkpoint(files.last) if world.is_first and files.last.exists() else None
-        )
+        resumed = world.from_first(files.checkpoint() if world.is_first else None)
         classes = len(self.test_split.classes)
         model = quantized_network(recipe, classes, start=resumed is None).to(world.device)
         if resumed is None and recipe.quantize.calibrate:
@@ -151,22 +93,26 @@ class _Run:
         if resumed is not None:
             tensors, facts = resumed
             self.learner.load_state(tensors)
-            self.at = Position(**facts["position"])
-            self.rows = facts["metrics"]
-            self._say(f"resumed at epoch {self.at.epoch}, step {self.at.step}")
+            self.at, self.rows = Position(**facts["position"]), facts["metrics"]
+            self._say(f"resumed at epoch {self.at.epoch + 1}, step {self.at.step}")
         elif world.is_first:
             files.start(recipe, self.circumstances)
         self.saved = time.monotonic()
+        self.pending = torch.zeros(3, dtype=torch.double, device=world.device)
+        # Each look at the sums waits for a GPU to catch up; a CPU is never behind.
+        self.look_every = 1 if world.device.type == "cpu" else 10
 
-    def go(self, stop: StopRequest) -> None:
+    def go(self, request: StopRequest) -> None:
         """All remaining epochs."""
         while self.at.epoch < self.recipe.train.epochs:
-            self._epoch(stop)
+            self._epoch(request)
             self._end_of_epoch()
             self.at.begin_epoch()
             self._save()
+            if self._asked_to_stop(request):
+                self._stop()
 
-    def _epoch(self, stop: StopRequest) -> None:
+    def _epoch(self, request: StopRequest) -> None:
         """The remaining steps of the epoch we are in."""
         train, world, at = self.recipe.train, self.world, self.at
         whole = epoch_batches(len(self.train_split), train.batch, train.seed, at.epoch)
@@ -177,14 +123,20 @@ class _Run:
         for batch in self.train_split.batches(mine, draw):
             if train.every == "step":
                 self._move(at.step, len(whole))
-            sums = self.learner.step(batch, at.epoch * len(whole) + at.step)
-            self._count(sums, stop, batch.skipped)
+            self.pending += self.learner.step(batch, at.epoch * len(whole) + at.step)
+            at.skipped += batch.skipped
             at.step += 1
             at.seconds = before + time.monotonic() - began
-            if at.step % LOOK_EVERY == 0 or at.step == len(whole):
-                speed = (at.images - seen_before) / (at.seconds - before)
-                self._report_step(len(whole), speed)
-            self._pause(stop, last=at.step == len(whole))
+            last = at.step == len(whole)
+            if at.step % self.look_every and not last:
+                continue
+            stopping = self._asked_to_stop(request)
+            speed = (at.images - seen_before) / (at.seconds - before)
+            self._report_step(len(whole), speed)
+            if stopping or (not last and self._time_to_save()):
+                self._save()
+            if stopping:
+                self._stop()
 
     def _move(self, step: int, steps: int) -> None:
         """Learning rate and temperature for a step of this epoch."""
@@ -193,10 +145,19 @@ class _Run:
         else:
             self.learner.move_to(self.at.epoch, resolution=1.0)
 
+    def _asked_to_stop(self, request: StopRequest) -> bool:
+        """Add up the sums of all processes since the last look; if one was asked, all stop."""
+        asked = self.pending.new_tensor([float(request.made)])
+        sums = self.world.total(torch.cat([self.pending, asked]))
+        loss, correct, images, wishes = sums.tolist()
+        self.pending.zero_()
+        self.at.loss += loss
+        self.at.correct += correct
+        self.at.images += images
+        return bool(wishes > 0)
+
     def _report_step(self, steps: int, speed: float) -> None:
-        at, learner = self.at, self.learner
-        stop_if_not_finite(learner.model, at.loss, f"epoch {at.epoch}, step {at.step}")
-        train = self.recipe.train
+        at, learner, train = self.at, self.learner, self.recipe.train
         report = StepReport(
             at.epoch, train.epochs, at.step, steps, at.loss / at.images,
             learner.rate, learner.hotness, speed, train.batch,
@@ -204,42 +165,31 @@ class _Run:
         for watcher in self.watchers:
             watcher.step(report)
 
-    def _count(self, sums: Tensor, stop: StopRequest, skipped: tuple[str, ...]) -> None:
-        """Add a step's sums over all processes; one that was asked to stop stops them all."""
-        asked = sums.new_tensor([float(stop.made)])
-        loss, correct, images, wishes = self.world.total(torch.cat([sums, asked])).tolist()
-        self.at.loss += loss
-        self.at.correct += correct
-        self.at.images += images
-        self.at.skipped += skipped
-        stop.made = wishes > 0
+    def _stop(self) -> None:
+        self._say(
+            f"stopped at epoch {self.at.epoch + 1}, step {self.at.step}: saved in "
+            f"{self.files.path}, go on with --resume"
+        )
+        self.world.wait()
+        raise KeyboardInterrupt
 
-    def _pause(self, stop: StopRequest, last: bool) -> None:
-        """Save between steps if it is time to, or if we were asked to stop."""
-        if stop.made:
-            self._save()
-            self._say(
-                f"stopped at epoch {self.at.epoch}, step {self.at.step}: saved in "
-                f"{self.files.path}, go on with --resume"
-            )
-            self.world.wait()
-            raise KeyboardInterrupt
+    def _time_to_save(self) -> bool:
         minutes = (time.monotonic() - self.saved) / 60
-        if not last and minutes >= self.recipe.machine.checkpoint_minutes:
-            self._save()
+        return minutes >= self.recipe.machine.checkpoint_minutes
 
     def _save(self) -> None:
-        if not self.world.is_first:
-            return
-        stop_if_not_finite(self.learner.model, self.at.loss, f"epoch {self.at.epoch}")
-        facts = {"position": asdict(self.at), "metrics": self.rows}
-        write_checkpoint(self.files.last, self.learner.state(), facts)
+        """Never a network that is broken: the checkpoint before it is the one to go back to."""
+        stop_if_broken(self.learner.model, f"epoch {self.at.epoch + 1}, step {self.at.step}")
+        if self.world.is_first:
+            facts = {"position": asdict(self.at), "metrics": self.rows}
+            write_checkpoint(self.files.last, self.learner.state(), facts)
         self.saved = time.monotonic()
 
     def _end_of_epoch(self) -> None:
         """Test, note, keep the best."""
         at, learner = self.at, self.learner
-        score = self._test(self.test_split)
+        stop_if_broken(learner.model, f"the end of epoch {at.epoch + 1}")
+        score = self._test()
         layers = branches(learner.network)
         row = {
             "epoch": at.epoch,
@@ -257,9 +207,7 @@ class _Run:
         }
         self.rows.append(row)
         if score.top1 > at.best:
-            at.best, at.best_epoch = score.top1, at.epoch
-            if self.world.is_first:
-                self._keep("best.safetensors", at.epoch, score.top1)
+            self._keep(BEST, at.epoch, score.top1)
         if self.world.is_first:
             self.files.write_metrics(self.rows)
         for watcher in self.watchers:
@@ -271,7 +219,10 @@ class _Run:
         if recipe.extra.reestimate:
             wanted, seed = recipe.extra.reestimate, recipe.train.seed
             reestimate(network, self.train_split, wanted, seed, self.world.device)
-        score = self._test(self.test_split)
+        score, last = self._test(), recipe.train.epochs - 1
+        if score.top1 > at.best:
+            self._keep(BEST, last, score.top1)
+        self._keep(FINAL, last, score.top1)
         total = cost(network, example_image(recipe).to(self.world.device)).total
         result = {
             "recipe": recipe.name,
@@ -281,8 +232,8 @@ class _Run:
             "epochs": recipe.train.epochs,
             "top1": score.top1,
             "top5": score.top5,
-            "best_top1": max(at.best, score.top1),
-            "best_epoch": at.best_epoch if at.best >= score.top1 else recipe.train.epochs - 1,
+            "best_top1": at.best,
+            "best_epoch": at.best_epoch,
             "paper_top1": recipe.paper,
             "test": {"data": recipe.data.name, "split": self.test_split.name,
                      "images": score.images},
@@ -291,18 +242,22 @@ class _Run:
             **self.circumstances,
         }  # fmt: skip
         if self.world.is_first:
-            self._keep(FINAL, recipe.train.epochs - 1, score.top1)
-            self.files.write_json("result.json", result)
+            self.files.write_result(result)
         self.world.wait()
         return result
 
-    def _test(self, split: Split) -> Any:
-        channels_last = self.recipe.machine.channels_last
-        return evaluate(self.learner.network, split, self.world, channels_last)
+    def _test(self) -> Score:
+        """Every process tests the first one's network: its statistics are those that are kept."""
+        network = self.learner.network
+        self.world.spread_from_first(network.buffers())
+        return evaluate(network, self.test_split, self.world, self.recipe.machine.channels_last)
 
     def _keep(self, name: str, epoch: int, top1: float) -> None:
-        network = self.learner.network
-        self.files.write_network(name, network, self.recipe, epoch=epoch, top1=top1)
+        if name == BEST:
+            self.at.best, self.at.best_epoch = top1, epoch
+        if self.world.is_first:
+            network = self.learner.network
+            self.files.write_network(name, network, self.recipe, epoch=epoch, top1=top1)
 
     def _say(self, text: str) -> None:
         for watcher in self.watchers:

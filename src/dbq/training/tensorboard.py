@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dbq.errors import TrainingError
-from dbq.training.run import StepReport
+from dbq.training.watching import StepReport
 
 
 class TensorBoardWatcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +47,11 @@ class World:
         box = [value]
         dist.broadcast_object_list(box, src=0, device=self.device)
         return box[0]
+
+    def spread_from_first(self, tensors: Iterable[Tensor]) -> None:
+        """Give all processes the first one's values, in place."""
+        for tensor in tensors if self.is_shared else ():
+            dist.broadcast(tensor, src=0)
 
     def union(self, items: list[str]) -> list[str]:
         """What any process has, sorted."""
@@ -109,20 +114,28 @@ def choose_device(device: str, local_rank: int = 0) -> torch.device:
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:
-        raise RecipeError(f"machine.device = {device!r}; expected auto, cpu or cuda") from None
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise RecipeError("machine.device = 'cuda', but torch sees no GPU: use auto or cpu")
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or not (number.isdigit() or device == kind):
+        raise RecipeError(f"machine.device = {device!r}; expected auto, cpu, cuda or cuda:N")
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and (chosen.index or local_rank) >= torch.cuda.device_count():
+        raise RecipeError(
+            f"machine.device = {device!r}, but torch sees {torch.cuda.device_count()} GPUs here: "
+            "use auto or cpu, or start fewer processes"
+        )
     if chosen.type == "cuda" and chosen.index is None:
         return torch.device("cuda", local_rank)
     return chosen
 
 
-def was_restarted() -> bool:
-    """True if torchrun started this group again after one of its processes died."""
-    return _restarts() > 0
+def restarted_launch() -> str | None:
+    """Which launch of torchrun this is, if it started its processes again; None if not."""
+    return launch() if _restarts() > 0 else None
+
+
+def launch() -> str | None:
+    """What torchrun calls this launch."""
+    return os.environ.get("TORCHELASTIC_RUN_ID")
 
 
 def _restarts() -> int:
