@@ -51,6 +51,12 @@ def of_group(rows: list[Row], group: str) -> dict[str, list[Row]]:
     return found
 
 
+def float_top1() -> str:
+    """Of the ResNet-20 that all runs start from."""
+    rows = result("calibration")["rows"]
+    return f"{next(row['top1'] for row in rows if row['plan'] == 'fp'):.2f}"
+
+
 def millions(bits: float) -> str:
     return f"{bits / 1e6:.2f}"
 
@@ -72,7 +78,7 @@ def resnet_table(rows: list[Row]) -> Iterator[str]:
 def training_section() -> list[str]:
     rows = result("cifar10")["rows"]
     return [
-        f"ResNet-20 on CIFAR-10, fine-tuned from float weights of {FLOAT_TOP1} %: top-1 in % of the "
+        f"ResNet-20 on CIFAR-10, fine-tuned from float weights of {float_top1()} %: top-1 in % of the "
         "hard network on all 10,000 test images.",
         "",
         *resnet_table(rows),
@@ -140,6 +146,7 @@ def results_page() -> str:
     data = result("cifar10")
     rows: list[Row] = data["rows"]
     facts = data["machine"]
+    threads = "/".join(sorted({str(row["machine"]["threads"]) for row in rows})) + " thread(s)"
     lines = [
         "# Results",
         "",
@@ -147,9 +154,9 @@ def results_page() -> str:
         "in % of the hard network on all 10,000 test images of CIFAR-10, after the last epoch and in "
         "the best one. Times are of runs that shared the machine with other work: they say what a run "
         f"costs, not how fast it could be. Machine: {facts['cpu']}, {facts['instructions']}, "
-        f"{facts['cores']} cores, one thread a run, torch {facts['torch']}.",
+        f"{facts['cores']} cores, {threads} a run, torch {facts['torch']}.",
         "",
-        f"## ResNet-20, fine-tuned from float weights of {FLOAT_TOP1} %",
+        f"## ResNet-20, fine-tuned from float weights of {float_top1()} %",
         "",
         *resnet_table(rows),
         "",

@@ -28,6 +28,7 @@ from .conftest import (
     tiny_recipe,
     wait_for_checkpoint,
 )
+from .test_shipped_recipes import make_imagenet
 
 EVERY_STEP = "machine.checkpoint_minutes=0"
 LONG = ("--set", "train.epochs=3", "--set", EVERY_STEP)  # 9 steps, a checkpoint after each
@@ -79,6 +80,24 @@ def test_interrupted_politely(tiny: Path, tmp_path: Path, undisturbed: Path) -> 
     assert b"Traceback" not in errors
     finished(dbq_train(tiny, out, *LONG, "--resume"))
     same_network(undisturbed, out)
+
+
+def test_a_whole_group_told_to_end(tmp_path: Path) -> None:
+    """As schedulers do it: SIGTERM to every process, those that decode images included."""
+    make_imagenet(tmp_path / "data")
+    out = tmp_path / "run"
+    small = ("data.image_size=32", "model.width=0.125", "train.batch=5", "train.epochs=100",
+             f"data.directory={tmp_path / 'data'}", "data.workers=2", EVERY_STEP)  # fmt: skip
+    command = dbq_train(Path("mobilenet_v1-fp"), out, *(p for s in small for p in ("--set", s)))
+    process = subprocess.Popen(
+        command, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for_checkpoint(out, process, epoch=1, step=0)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "go on with --resume" in errors
+    assert "Traceback" not in errors
 
 
 def test_what_is_there_is_not_overwritten(tiny: Path, tmp_path: Path) -> None:
