@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbq.errors import TrainingError
+from dbq.errors import RecipeError, TrainingError
 from dbq.recipe import Recipe, load_recipe, recipe_names
 from dbq.terminal import JsonOption, print_json
 from dbq.text import as_text, plain_table, short
@@ -93,7 +93,14 @@ def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | Non
 
 
 def evaluate(
-    network: Annotated[Path, typer.Argument(help="Directory of a run, or one of its networks.")],
+    network: Annotated[
+        Path, typer.Argument(help="Directory of a run, one of its networks, or other weights.")
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="What other weights are weights of.", autocompletion=complete_recipe),
+    ] = None,
+    overrides: SetOption = None,
     data: Annotated[
         Path | None, typer.Option(help="Where the data set is, if not where the recipe says.")
     ] = None,
@@ -105,15 +112,21 @@ def evaluate(
     Examples:
       dbq eval runs/2t
       dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
+      dbq eval resnet20.safetensors --recipe resnet20-fp
+      dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
     """
     from dbq.training.evaluate_file import evaluate_file
 
-    found = evaluate_file(network, data)
+    if overrides and recipe is None:
+        raise RecipeError("--set changes a recipe: give one by --recipe, or leave it out")
+    chosen = load_recipe(recipe, overrides or ()) if recipe else None
+    found = evaluate_file(network, chosen, str(data or ""))
     if as_json:
         print_json(found)
         return
+    epoch = "" if found["epoch"] is None else f", epoch {found['epoch'] + 1}"
     typer.echo(
-        f"{found['recipe']} ({found['plan']}), epoch {found['epoch'] + 1}: "
+        f"{found['recipe']} ({found['plan']}){epoch}: "
         f"top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} % of {found['images']} images "
         f"({found['data']}, {found['split']})"
     )
@@ -130,14 +143,22 @@ def list_recipes(as_json: JsonOption = False) -> None:
     """
     recipes = [load_recipe(name) for name in recipe_names()]
     if as_json:
-        rows = [{"name": r.name, "about": r.about, "paper_top1": r.paper} for r in recipes]
+        rows = [
+            {"name": r.name, "about": r.about, "data": r.data.name, "network": r.model.name,
+             "plan": r.quantize.plan, "epochs": r.train.epochs, "paper_top1": r.paper}
+            for r in recipes
+        ]  # fmt: skip
         print_json(rows)
         return
-    table = plain_table(["recipe", "what", "epochs", "paper"], left=2)
+    table = plain_table(["recipe", "data", "network", "plan", "epochs", "paper"], left=4)
     for recipe in recipes:
+        width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
         paper = "" if recipe.paper is None else f"{recipe.paper:.2f}"
-        table.add_row(recipe.name, recipe.about, str(recipe.train.epochs), paper)
-    typer.echo(as_text(table))
+        table.add_row(
+            recipe.name, recipe.data.name, recipe.model.name + width, recipe.quantize.plan,
+            str(recipe.train.epochs), paper,
+        )  # fmt: skip
+    typer.echo(as_text(table, width=105))
 
 
 @recipes_app.command("show")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from dbq.cli import app
@@ -67,6 +67,20 @@ def test_eval_says_what_training_said(trained: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone.safetensors"
     alone.write_bytes((trained / "model.safetensors").read_bytes())
     assert f"top-1 {result['top1']:.2f} %" in run("eval", str(alone))
+
+
+def test_eval_of_weights_from_elsewhere(tiny: Path, float_run: Path, tmp_path: Path) -> None:
+    """Float weights: as they are, and quantized without training."""
+    weights = tmp_path / "plain.safetensors"
+    save_file(load_file(float_run / "model.safetensors"), weights)
+    said = json.loads((float_run / "result.json").read_text())
+    assert "holds no recipe" in fail("eval", str(weights))
+    text = run("eval", str(weights), "--recipe", str(tiny), "--set", "quantize.plan=fp", "--json")
+    assert json.loads(text)["top1"] == said["top1"]
+    text = run("eval", str(weights), "--recipe", str(tiny), "--json")
+    assert json.loads(text)["plan"] == "resnet-2t"
+    assert json.loads(text)["top1"] != said["top1"]
+    assert "give one by --recipe" in fail("eval", str(float_run), "--set", "train.epochs=1")
 
 
 def test_a_quantized_network_can_be_the_start(trained: Path, tiny: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A network on disk, evaluated: the file says which recipe it came from."""
+"""A network on disk, evaluated."""
 
 from __future__ import annotations
 
@@ -6,34 +6,54 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dbq.data import load_data
+from torch import nn
+
+from dbq.data import Split, load_data
 from dbq.errors import TrainingError
+from dbq.recipe import Recipe
 from dbq.training.build import quantized_network
 from dbq.training.evaluation import evaluate
 from dbq.training.rundir import read_network
 from dbq.training.world import World, choose_device
 
 
-def evaluate_file(path: Path, data: Path | None = None) -> dict[str, Any]:
-    """Top-1 and top-5 of the hard network on the whole test set, on whatever device is here."""
-    tensors, recipe, facts = read_network(path)
-    options = replace(recipe.data, directory=str(data)) if data else recipe.data
+def evaluate_file(path: Path, recipe: Recipe | None = None, data: str = "") -> dict[str, Any]:
+    """Top-1 and top-5 of the hard network on the whole test set, on whatever device is here.
+
+    The directory or network of a run says itself what it is. Weights from elsewhere need a recipe:
+    its network takes them, quantized by its plan if they are float.
+    """
     world = World(0, 1, choose_device("auto"))
-    _, test = load_data(options, world.device)
-    model = quantized_network(recipe, len(test.classes), start=False)
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())[:200]
-        raise TrainingError(f"{path} does not fit its own recipe: {detail}") from None
+    tensors, epoch = None, None
+    if recipe is None:
+        tensors, recipe, facts = read_network(path)
+        epoch = facts["epoch"]
+    recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
+    _, test = load_data(recipe.data, world.device)
+    if tensors is None:
+        recipe = replace(recipe, model=replace(recipe.model, weights=str(path)))
+        model = quantized_network(recipe, len(test.classes))
+    else:
+        model = _trained(recipe, test, tensors, path)
     score = evaluate(model.to(world.device), test, world, recipe.machine.channels_last)
     return {
+        "network": str(path),
         "recipe": recipe.name,
         "plan": recipe.plan.name,
-        "epoch": facts["epoch"],
+        "epoch": epoch,
         "top1": score.top1,
         "top5": score.top5,
         "images": score.images,
         "data": recipe.data.name,
         "split": test.name,
     }
+
+
+def _trained(recipe: Recipe, test: Split, tensors: dict[str, Any], path: Path) -> nn.Module:
+    model = quantized_network(recipe, len(test.classes), start=False)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())[:200]
+        raise TrainingError(f"{path} does not fit its own recipe: {detail}") from None
+    return model
