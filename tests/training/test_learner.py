@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.data.split import Batch
-from dbq.errors import RecipeError, TrainingError
+from dbq.errors import RecipeError, TrainingError, WeightsError
 from dbq.recipe import Recipe, load_recipe
 from dbq.schedule import cosine_rate
 from dbq.training.build import teacher_network
@@ -140,7 +140,9 @@ def test_state_brings_back_everything_the_next_step_needs(tmp_path: Path) -> Non
     for key, value in learner.state().items():
         assert torch.equal(fresh.state()[key], value), key
     del state["model.0.weight"]
-    with pytest.raises(TrainingError, match="the checkpoint is not of this recipe"):
+    with pytest.raises(
+        WeightsError, match=r'the checkpoint does not fit Sequential: .*"0\.weight"'
+    ):
         fresh.load_state(state)
 
 

@@ -51,6 +51,21 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     model.load_state_dict(found)
 
 
+def put_state(model: nn.Module, state: State, source: str) -> None:
+    """Fill `model`, quantizers included, by torch's own rules; WeightsError if it does not fit.
+
+    >>> put_state(nn.Linear(2, 1), {}, "a file")
+    Traceback (most recent call last):
+    ...
+    dbq.errors.WeightsError: a file does not fit Linear: Missing key(s) in state_dict: "weight", "bias".
+    """
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        problems = " ".join(" ".join(str(error).split()).partition(":")[2].split()[:30])
+        raise WeightsError(f"{source} does not fit {type(model).__name__}: {problems}") from None
+
+
 def read_weights(path: str | os.PathLike[str]) -> State:
     """The state dict in a file, on the CPU, its keys as they are written there.
 

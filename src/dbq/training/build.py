@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dbq.calibration import calibrate
 from dbq.data import DATASETS, Split
 from dbq.errors import RecipeError
-from dbq.models import create_model, load_weights, read_weights
+from dbq.models import create_model, load_weights, put_state, read_weights
 from dbq.preparation import prepare
 from dbq.recipe import Recipe
 from dbq.training.order import derive
@@ -37,11 +37,7 @@ def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Mo
         prepare(model, recipe.plan, example_image(recipe))
         return model
     prepare(model, recipe.plan, example_image(recipe))
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())[:200]
-        raise RecipeError(f"{path} does not fit recipe {recipe.name}: {detail}") from None
+    put_state(model, state, str(path))
     return model
 
 

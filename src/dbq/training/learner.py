@@ -17,7 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from dbq.data.split import Batch
-from dbq.errors import RecipeError, TrainingError
+from dbq.errors import RecipeError
+from dbq.models import put_state
 from dbq.optimizer import param_groups
 from dbq.recipe import Recipe
 from dbq.schedule import TemperatureSchedule, cosine_rate, soft_quantizers
@@ -167,13 +168,9 @@ class Learner:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what `state` returned."""
-        try:
-            self.model.load_state_dict(_under("model.", tensors))
-            if self.average is not None:
-                self.average.load_state_dict(_under("average.", tensors))
-        except RuntimeError as error:
-            detail = " ".join(str(error).split())[:200]
-            raise TrainingError(f"the checkpoint is not of this recipe: {detail}") from None
+        put_state(self.model, _under("model.", tensors), "the checkpoint")
+        if self.average is not None:
+            put_state(self.average, _under("average.", tensors), "the checkpoint")
         momenta = _under("momentum.", tensors)
         for name, parameter in self.model.named_parameters():
             if name in momenta:
