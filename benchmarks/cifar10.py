@@ -81,17 +81,20 @@ def command(training: Training, arguments: argparse.Namespace) -> list[str]:
 def collect(arguments: argparse.Namespace) -> None:
     """Write what is finished to results/."""
     rows: list[dict[str, Any]] = []
+    missing: list[str] = []
     for training in TRAININGS:
         path = arguments.runs / training.name / "result.json"
         if not path.exists():
-            print(f"not finished: {training.name}", file=sys.stderr)
+            missing.append(training.name)
             continue
         result = json.loads(path.read_text())
         facts = {key: result[key] for key in KEPT}
         line = shlex.join(command(training, arguments))
         rows.append({"group": training.group, "label": training.label, "command": line, **facts})
-    saved = save("cifar10", "python benchmarks/cifar10.py", rows=rows)
+    saved = save("cifar10", "python benchmarks/cifar10.py", missing=missing, rows=rows)
     print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
+    if missing:
+        print(f"not finished: {', '.join(missing)}", file=sys.stderr)
 
 
 def main() -> None:
