@@ -145,7 +145,7 @@ class Plan:
         """A copy in which every rule with weights of this kind has another method and more options.
 
         >>> PLANS["dbq-1t"].with_method("ternary", options={"init": "kmeans"}).roles["pointwise"]
-        LayerPlan(weight=1T, input=float, init='kmeans')
+        LayerPlan(weight=1T, input=32b, init='kmeans')
         """
 
         def changed(rule: LayerPlan) -> LayerPlan:

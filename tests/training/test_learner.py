@@ -28,7 +28,13 @@ BATCH = Batch(
 
 
 def recipe(*overrides: str) -> Recipe:
-    return load_recipe("digits-2t", ["extra.distill=0", "train.rate=0.1", *overrides])
+    fixed = [
+        "extra.distill=0",
+        "train.rate=0.1",
+        "temperature.start=20",
+        "temperature.increment=20",
+    ]
+    return load_recipe("digits-2t", [*fixed, *overrides])
 
 
 def network(norm: bool = True, plan: str = "dbq-2t-1") -> nn.Sequential:
