@@ -170,8 +170,8 @@ def results_page() -> str:
         "The 8-bit rows quantize the activations and the first and last layer as well; they are one "
         "more epoch after the first seed without, and are what deploys.",
         "",
-        "There is no validation set here: rates and temperatures of the short recipes were chosen by the "
-        "test accuracy of seed 0 after two or three tries each, so seed 0 is a little flattered, and "
+        "There is no validation set here: rates and temperatures of the short recipes were chosen by "
+        "the test accuracy of seed 0 after two or three tries each, so seed 0 is a little flattered, and "
         "differences of 0.1 between single runs mean nothing (one standard error is 0.27).",
         "",
         *not_finished(data),
