@@ -171,7 +171,7 @@ def results_page() -> str:
         "more epoch after the first seed without, and are what deploys.",
         "",
         "There is no validation set here: rates and temperatures of the short recipes were chosen by "
-        "the test accuracy of seed 0 after two or three tries each, so seed 0 is a little flattered, and "
+        "the test accuracy of seed 0 after two or three tries each, so seed 0 is flattered a little; "
         "differences of 0.1 between single runs mean nothing (one standard error is 0.27).",
         "",
         *not_finished(data),
