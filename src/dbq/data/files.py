@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from dbq.data.views import (
 )
 from dbq.data_options import DataOptions
 from dbq.errors import DataError, first_line
+
+REQUESTS = (signal.SIGINT, signal.SIGTERM)
 
 
 class FileSplit(Split):
@@ -73,7 +76,8 @@ class FileSplit(Split):
             generator=torch.Generator(),  # or it would take a number from the global one
             pin_memory=self.device.type == "cuda",
         )
-        read = iter(loader)
+        with _requests_held_back():
+            read = iter(loader)
         try:
             for group in groups:
                 yield self._batch(group, self._next(read))
@@ -149,5 +153,16 @@ def _stack(side: int, samples: list[Pixels | str]) -> _Read:
 def ignore_interrupts(worker: int) -> None:
     """Ctrl-C, or a scheduler's SIGTERM, reaches every process of a group; what it means is for the
     main one to say. Workers end when it does."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in REQUESTS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)
+
+
+@contextmanager
+def _requests_held_back() -> Iterator[None]:
+    """Workers are born with the signals blocked, so none dies before it can ignore them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
