@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbq.machine import machine
+from dbq.training.checkpoint import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -18,9 +19,7 @@ def save(name: str, command: str, **measured: Any) -> Path:
     path = RESULTS / f"{name}.json"
     date = datetime.now(UTC).date().isoformat()
     record = {"command": command, "date": date, "machine": machine(), **measured}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
 
 

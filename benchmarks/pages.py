@@ -15,9 +15,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- results:begin (written by benchmarks/pages.py) -->\n"
 END = "<!-- results:end -->"
-FLOAT_TOP1 = (
-    "91.73"  # of the float ResNet-20 all runs start from; a test of it is in calibration.json
-)
 PAPER = {"2t": "91.93 (50 epochs, from 92.00)", "1t": "91.06 (50 epochs, from 92.00)"}
 NAMES = {
     "2t": "two branches (`resnet20-2t-quick`)",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from photographs import write_photograph
 from safetensors.torch import save_file
 
 from dbq.data import load_data
@@ -29,9 +29,7 @@ CLASSES = {"cifar10": 10, "digits": 10, "imagenet": 2, "visual_wake_words": 2}
 
 
 def photograph(path: Path, seed: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    coarse = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-    Image.fromarray(coarse).resize((120, 90), Image.Resampling.BICUBIC).save(path)
+    write_photograph(path, 120, 90, seed)
 
 
 def make_cifar10(root: Path) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
-from dbq.data.files import FileSplit, ignore_interrupts
+from dbq.data.files import FileSplit, read_in_workers
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Split, TensorSplit
 from dbq.data.views import UnreadableImageError, decode
@@ -95,16 +95,11 @@ def examine(splits: Sequence[Split], progress: Progress = silent) -> Report:
 
 
 def _examine_files(split: FileSplit, digest: hashlib._Hash, progress: Progress) -> list[Damage]:
-    loader = DataLoader(
-        _Examiner(split),
-        batch_size=CHUNK,
-        num_workers=split.workers,
-        collate_fn=list,
-        worker_init_fn=ignore_interrupts,
-        generator=torch.Generator(),
+    chunks = read_in_workers(
+        _Examiner(split), batch_size=CHUNK, num_workers=split.workers, collate_fn=list
     )
     damaged, done = [], 0
-    for chunk in loader:
+    for chunk in chunks:
         for contents, reason in chunk:
             name, label = os.fsdecode(split.names[done]), int(split.labels[done])
             digest.update(f"{name} {label} {contents}\n".encode(errors="surrogateescape"))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,17 +66,13 @@ class FileSplit(Split):
         return os.path.join(self.root, os.fsdecode(self.names[index]))
 
     def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
-        loader = DataLoader(
+        read = read_in_workers(
             _Reader(self, draw),
             batch_sampler=[group.tolist() for group in groups],
             num_workers=min(self.workers, len(groups)),
             collate_fn=partial(_stack, self.side),
-            worker_init_fn=ignore_interrupts,
-            generator=torch.Generator(),  # or it would take a number from the global one
             pin_memory=self.device.type == "cuda",
         )
-        with _requests_held_back():
-            read = iter(loader)
         try:
             for group in groups:
                 yield self._batch(group, self._next(read))
@@ -150,19 +145,23 @@ def _stack(side: int, samples: list[Pixels | str]) -> _Read:
     return _Read(planes, [at for at, _ in kept], reasons)
 
 
-def ignore_interrupts(worker: int) -> None:
+def read_in_workers(dataset: Dataset[Any], **how: Any) -> Iterator[Any]:
+    """What a DataLoader gives, by workers that leave signals to the main process.
+
+    They are born with the signals blocked, so none dies before it can ignore them.
+    """
+    generator = torch.Generator()  # or it would take a number from the global one
+    loader = DataLoader(dataset, worker_init_fn=_ignore_requests, generator=generator, **how)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
+    try:
+        return iter(loader)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ignore_requests(worker: int) -> None:
     """Ctrl-C, or a scheduler's SIGTERM, reaches every process of a group; what it means is for the
     main one to say. Workers end when it does."""
     for number in REQUESTS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)
-
-
-@contextmanager
-def _requests_held_back() -> Iterator[None]:
-    """Workers are born with the signals blocked, so none dies before it can ignore them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

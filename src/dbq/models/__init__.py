@@ -18,9 +18,17 @@ from dbq.models.mobilenet_v1 import MobileNetV1
 from dbq.models.mobilenet_v2 import MobileNetV2
 from dbq.models.resnet import ResNet20
 from dbq.models.shufflenet_v2 import ShuffleNetV2
-from dbq.models.weights import load_weights, put_state, read_weights
+from dbq.models.weights import load_weights, put_state, put_weights, read_weights
 
-__all__ = ["MODELS", "create_model", "input_size", "load_weights", "put_state", "read_weights"]
+__all__ = [
+    "MODELS",
+    "create_model",
+    "input_size",
+    "load_weights",
+    "put_state",
+    "put_weights",
+    "read_weights",
+]
 
 Network = ResNet20 | MobileNetV1 | MobileNetV2 | ShuffleNetV2
 

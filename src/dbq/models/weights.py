@@ -39,15 +39,19 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     >>> torch.equal(saved.weight, model.weight)
     True
     """
-    path = Path(path)
+    put_weights(model, read_weights(path), os.fspath(path))
+
+
+def put_weights(model: nn.Module, state: State, source: str) -> None:
+    """Fill `model` from a state dict that was read from `source`, as `load_weights` does."""
     expected: State = model.state_dict()
-    found = _without_prefixes(read_weights(path), expected)
+    found = _without_prefixes(state, expected)
     for key, tensor in expected.items():
         if key.endswith("num_batches_tracked"):
             found.setdefault(key, tensor)
     problem = _mismatch(found, expected, _classifier(model))
     if problem:
-        raise WeightsError(f"{path} does not fit {type(model).__name__}: {problem}")
+        raise WeightsError(f"{source} does not fit {type(model).__name__}: {problem}")
     model.load_state_dict(found)
 
 

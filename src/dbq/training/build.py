@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dbq.calibration import calibrate
 from dbq.data import DATASETS, Split
 from dbq.errors import RecipeError
-from dbq.models import create_model, load_weights, put_state, read_weights
+from dbq.models import create_model, put_state, put_weights, read_weights
 from dbq.preparation import prepare
 from dbq.recipe import Recipe
 from dbq.training.order import derive
@@ -27,17 +27,13 @@ def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Mo
     run, whose quantizers are taken over; what such a run did not quantize is fitted.
     """
     model = _untrained(recipe, classes)
-    if not start or _is_random(recipe):
-        prepare(model, recipe.plan, example_image(recipe))
-        return model
     path = weights_file(recipe.model.weights)
-    state = read_weights(path)
-    if not _is_quantized(state):
-        load_weights(model, path)
-        prepare(model, recipe.plan, example_image(recipe))
-        return model
+    state = read_weights(path) if start and not _is_random(recipe) else None
+    if state is not None and not _is_quantized(state):
+        put_weights(model, state, str(path))
     prepare(model, recipe.plan, example_image(recipe))
-    put_state(model, state, str(path))
+    if state is not None and _is_quantized(state):
+        put_state(model, state, str(path))
     return model
 
 
@@ -51,13 +47,15 @@ def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
             f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
             "give it by --set model.weights=FILE or --set extra.teacher=FILE"
         )
-    if _is_quantized(read_weights(weights_file(weights))):
+    path = weights_file(weights)
+    state = read_weights(path)
+    if _is_quantized(state):
         raise RecipeError(
             f"{weights} is a quantized network, and extra.distill needs a float one to learn from: "
             "give it by --set extra.teacher=FILE"
         )
     model = _untrained(recipe, classes)
-    load_weights(model, weights_file(weights))
+    put_weights(model, state, str(path))
     return model.eval().requires_grad_(False)
 
 

@@ -90,6 +90,7 @@ class _Run:
         self.learner = Learner(recipe, model, teacher_network(recipe, classes), world)
         self.at = Position()
         self.rows: list[dict[str, Any]] = []
+        self.score: Score | None = None  # of the network as it is after an epoch
         if resumed is not None:
             tensors, facts = resumed
             self.learner.load_state(tensors)
@@ -189,7 +190,7 @@ class _Run:
         """Test, note, keep the best."""
         at, learner = self.at, self.learner
         stop_if_broken(learner.model, f"the end of epoch {at.epoch + 1}")
-        score = self._test()
+        self.score = score = self._test()
         layers = branches(learner.network)
         row = {
             "epoch": at.epoch,
@@ -219,7 +220,8 @@ class _Run:
         if recipe.extra.reestimate:
             wanted, seed = recipe.extra.reestimate, recipe.train.seed
             reestimate(network, self.train_split, wanted, seed, self.world.device)
-        score, last = self._test(), recipe.train.epochs - 1
+            self.score = None
+        score, last = self.score or self._test(), recipe.train.epochs - 1
         if score.top1 > at.best:
             self._keep(BEST, last, score.top1)
         self._keep(FINAL, last, score.top1)
