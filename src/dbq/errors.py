@@ -11,7 +11,10 @@ A message says what was found, what was expected and what to do about it, in one
     ├── UnknownModelError    no shipped network of that name
     ├── DataError            a data set that is missing or damaged
     ├── RecipeError          a recipe that is malformed, unknown, or cannot be followed
-    └── TrainingError        a run that cannot start, go on, or be read
+    ├── TrainingError        a run that cannot start, go on, or be read
+    ├── LoweringError        a network that cannot become an integer program
+    ├── FileFormatError      a .dbq file that is damaged, hostile, or of another version
+    └── EngineError          the native engine is missing, or was asked for what it cannot do
 """
 
 from __future__ import annotations
@@ -58,6 +61,18 @@ class RecipeError(DbqError):
 
 class TrainingError(DbqError):
     """A run cannot start, cannot go on, or cannot be read."""
+
+
+class LoweringError(DbqError):
+    """A network cannot become an integer program."""
+
+
+class FileFormatError(DbqError):
+    """A .dbq file is damaged, hostile, or of another version."""
+
+
+class EngineError(DbqError):
+    """The native engine is missing, or was asked for what it cannot do."""
 
 
 def first_line(error: Exception) -> str:
