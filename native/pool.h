@@ -1,0 +1,71 @@
+// Threads that wait for work: briefly awake, because the next layer comes in microseconds, then asleep.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace dbq {
+
+class Pool {
+public:
+    // The caller of run() is one of the threads. In a forked child the others do not exist: there the
+    // pool is never destroyed, because waiting for them would not end. Running still works: the caller
+    // takes all tasks.
+    static std::shared_ptr<Pool> start(int threads);
+
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+
+    int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+    // A pool helps one caller at a time. Who does not get this lock works alone.
+    std::unique_lock<std::mutex> try_enter() { return {entered_, std::try_to_lock}; }
+
+    // function(task, thread) for each task, on several threads; thread is 0 for the caller, else below
+    // threads(). Returns when all are done. Only for who has entered.
+    template <typename Function>
+    void run(int tasks, const Function& function) {
+        run_job(tasks, &function, [](const void* f, int task, int thread) {
+            (*static_cast<const Function*>(f))(task, thread);
+        });
+    }
+
+    static constexpr int MAX_TASKS = 1 << 20;  // of one run
+
+private:
+    explicit Pool(int threads);
+    ~Pool() { stop(); }
+    void stop();
+
+    using Call = void (*)(const void* function, int task, int thread);
+
+    void run_job(int tasks, const void* function, Call call);
+    void take_tasks(uint64_t job, int thread);
+    void work(int thread);
+    uint64_t next_job(uint64_t last);
+    void wake();
+
+    // Number of the job, and the next task of it. Both in one word, so that a thread that comes late can
+    // never take a task of another job than the one whose fields it has read: numbers never come back.
+    static constexpr int TASK_BITS = 24;
+    static constexpr uint64_t TASK_MASK = (uint64_t{1} << TASK_BITS) - 1;
+    static constexpr uint64_t STOP = ~uint64_t{0} >> TASK_BITS;
+    alignas(64) std::atomic<uint64_t> ticket_{TASK_MASK};
+    alignas(64) std::atomic<int> unfinished_{0};
+    std::atomic<const void*> function_{nullptr};
+    std::atomic<Call> call_{nullptr};
+    std::atomic<int> tasks_{0};
+
+    std::mutex entered_;
+    std::mutex sleep_;
+    std::condition_variable awake_;
+    std::atomic<int> asleep_{0};
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace dbq
