@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dbq.atomic import write_atomically
 from dbq.machine import machine
-from dbq.training.checkpoint import write_atomically
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -14,6 +14,7 @@ A message says what was found, what was expected and what to do about it, in one
     ├── TrainingError        a run that cannot start, go on, or be read
     ├── LoweringError        a network that cannot become an integer program
     ├── FileFormatError      a .dbq file that is damaged, hostile, or of another version
+    ├── DiskError            a file that cannot be written
     └── EngineError          the native engine is missing, or was asked for what it cannot do
 """
 
@@ -69,6 +70,10 @@ class LoweringError(DbqError):
 
 class FileFormatError(DbqError):
     """A .dbq file is damaged, hostile, or of another version."""
+
+
+class DiskError(DbqError):
+    """A file cannot be written."""
 
 
 class EngineError(DbqError):

@@ -74,24 +74,29 @@ class _LeafTracer(fx.Tracer):
         return super().is_leaf_module(m, module_qualified_name)
 
 
+def trace(model: nn.Module) -> fx.Graph:
+    """The graph of `model`. Attributes that forward sets are put back."""
+    before = {module: dict(vars(module)) for module in model.modules()}
+    try:
+        return _LeafTracer().trace(model)
+    finally:
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)
+
+
 def input_sources(model: nn.Module) -> dict[str, Source]:
     """For each weight layer of the graph: the source of its input.
 
     A layer that is called several times, on tensors of unlike source, gets none. Raises what the
-    tracer raises if the model cannot be traced. Attributes that forward sets are put back.
+    tracer raises if the model cannot be traced.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
     >>> input_sources(net)["3"].batch_norm[0]
     '1'
     """
     modules = dict(model.named_modules())
-    before = {module: dict(vars(module)) for module in modules.values()}
-    try:
-        graph = _LeafTracer().trace(model)
-    finally:
-        for module, attributes in before.items():
-            vars(module).clear()
-            vars(module).update(attributes)
+    graph = trace(model)
     reader = _Reader(graph, modules)
     found: dict[str, Source] = {}
     for node in graph.nodes:

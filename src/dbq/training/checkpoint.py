@@ -1,13 +1,8 @@
-"""Checkpoints: one safetensors file, tensors and a little JSON, replaced atomically.
-
-The file on disk is at every moment either the old one or the new one, whole: it is written under another
-name, forced to disk, and renamed.
-"""
+"""Checkpoints: one safetensors file, tensors and a little JSON, replaced atomically."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from dbq.atomic import write_atomically
 from dbq.errors import TrainingError
 
 FACTS = "dbq"  # the key of our JSON in the file's metadata
@@ -42,34 +38,3 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             "delete it, or train again"
         ) from None
     return tensors, facts
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the file at `path` by `content`; an error leaves the old file as it was."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise TrainingError(
-            f"cannot write {path}: {error.strerror}; what was there before is untouched"
-        ) from None
-
-
-def _sync_directory(directory: Path) -> None:
-    """Force a rename to disk; some file systems cannot, and then it is as safe as they are."""
-    try:
-        handle = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)

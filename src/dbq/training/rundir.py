@@ -20,10 +20,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from dbq.atomic import write_atomically
 from dbq.errors import TrainingError
 from dbq.recipe import MachineOptions, Recipe
 from dbq.training.build import FINAL
-from dbq.training.checkpoint import read_checkpoint, write_atomically, write_checkpoint
+from dbq.training.checkpoint import read_checkpoint, write_checkpoint
 from dbq.training.world import restarted_launch
 
 BEST = "best.safetensors"
