@@ -1,0 +1,1 @@
+"""Running a Program: `reference` is the specification, `native` the engine."""
