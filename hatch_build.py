@@ -69,7 +69,7 @@ def make_library(library: Path, sources: list[Path], flags: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(os.cpu_count()) as threads:
 
         def compile(source: Path) -> str:
-            target = f"{directory}/{source.stem}.o"
+            target = f"{directory}/{source.parent.name}-{source.stem}.o"
             run(*compiler(), *flags, *special_flags(source), "-c", str(source), "-o", target)
             return target
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "free_list.h"
-#include "pool.h"
+#include "thread_pool.h"
 #include "workspace.h"
 
 namespace dbq {
