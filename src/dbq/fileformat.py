@@ -49,8 +49,9 @@ def save(program: Program, path: str | os.PathLike[str]) -> int:
 
     >>> import tempfile, torch, dbq
     >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(288, 2))
-    >>> _ = dbq.prepare(net, "fx8-3", torch.rand(1, 3, 8, 8)), dbq.calibrate(net, [torch.rand(4, 3, 8, 8)])
-    >>> program = dbq.lower(net, torch.rand(1, 3, 8, 8), report=None)
+    >>> images = torch.rand(4, 3, 8, 8)
+    >>> _ = dbq.prepare(net, "fx8-3", images), dbq.calibrate(net, [images])
+    >>> program = dbq.lower(net, images, report=None)
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     save(program, directory + "/net.dbq")
     2003

@@ -65,8 +65,8 @@ class Result:
         t = s_0 * scales[k, 0] + ... + s_{J-1} * scales[k, J-1] + offsets[k]
         f32: t                others: round_half_even(min(max(t, low), high))
 
-    from left to right, each step rounded to float32. A ReLU is low = 0; batch norm, the scales of weights
-    and of both tensors are all inside `scales` and `offsets`.
+    from left to right, each step rounded to float32. A ReLU is low = 0; batch norm, the scales of
+    weights and of both tensors are all inside `scales` and `offsets`.
     """
 
     tensor: int
@@ -246,12 +246,6 @@ class Program:
         shape = self.tensors[op.writes[0]].shape
         return int(prod(op.codes.shape[1:])) * shape.height * shape.width
 
-    def describe(self) -> Any:
-        """What is in it, layer by layer: precision, size in the file, scales, sparsity."""
-        from dbq.inspection import Description
-
-        return Description(self)
-
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.input_shape))
         return f"Program({self.name!r}, image {shape}, {len(self.operations)} operations)"
@@ -317,7 +311,7 @@ def _check_operation(program: Program, op: Operation, where: str) -> None:
         _check_window(op.window, input.shape, output.shape, where)
         return
     shape = tensors[op.writes[0]].shape
-    sums = {Convolution: lambda: len(op.codes), Add: lambda: 2}.get(type(op), lambda: 1)()  # type: ignore[union-attr]
+    sums = len(op.codes) if isinstance(op, Convolution) else len(op.reads)
     for result in op.results:
         _require(tensors[result.tensor].shape == shape, f"{where}: results of unlike shape")
         _check_result(result, tensors[result.tensor], sums, where)

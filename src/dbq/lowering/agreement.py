@@ -1,8 +1,8 @@
 """Does the integer program agree with torch? Every tensor of it is compared with the network's own.
 
-Two questions, two measures. Step by step: each operation is given torch's codes and its codes are compared
-with torch's. They may differ by rounding, so by one code at most; more is an error in the lowering. End to
-end: the program runs on its own codes, and small differences may meet and grow; what counts is the result.
+Two questions, two measures. Step by step: each operation is given torch's codes, and its codes are
+compared with torch's. They may differ by rounding, so by one code at most; more is an error in the
+lowering. End to end: the program runs on its own codes, where small differences may meet and grow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Agreement:
         return (
             f"integer program against torch on {self.images} image{'s' if self.images > 1 else ''}: "
             f"{self.different:,} of {self.codes:,} activation codes differ, by 1; end to end "
-            f"{100 * self.end_to_end:.2f} % of codes equal, logits within {100 * self.largest_logit_error:.2g} %, "
+            f"{100 * self.end_to_end:.2f} % of codes equal, "
+            f"logits within {100 * self.largest_logit_error:.2g} %, "
             f"same class for {self.same_top1} of {self.images}"
         )
 

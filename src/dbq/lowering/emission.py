@@ -25,11 +25,11 @@ from dbq.lowering.values import (
 from dbq.program import CODE_RANGE, Lookup, Operation, Program, Requantize, Result, Tensor
 
 WIDEST = CODE_RANGE["i16"][1]
-# A sum of many residuals may in theory grow far beyond what is ever seen. Its 16-bit codes cover this many
-# times the range in which its readers clip it; their step is then still 32 times finer than the readers'.
+# A sum of many residuals may in theory grow far beyond what is ever seen. Its 16-bit codes cover this
+# many times the range in which its readers clip it; their step is then still 32 times finer.
 HEADROOM = 4.0
-# Of a value that passes through concatenations and is read by more than this many quantizers, one wide copy
-# is kept, from which each reader makes its own codes.
+# Of a value that passes through concatenations and is read by more than this many quantizers, one wide
+# copy is kept, from which each reader makes its own codes.
 MOST_COPIES = 2
 
 Table = npt.NDArray[np.uint8]
@@ -93,8 +93,9 @@ def leaves(value: Value) -> set[Value]:
 
 def _copy(value: Selection) -> Affine:
     """`value` read wide and written as codes."""
-    sums = Sums(f"{value.name} (codes)", value.order, value.shape, [Reading(value, WIDE)],
-                lambda results, reads: Requantize(f"{value.name} (codes)", results, reads[0]))  # fmt: skip
+    name = f"{value.name} (codes)"
+    sums = Sums(name, value.order, value.shape, [Reading(value, WIDE)],
+                lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
     ones = np.ones((value.shape.channels, 1))
     bound = max(leaf.bound for leaf in leaves(value) if isinstance(leaf, Affine))
     return Affine(sums, ones, np.zeros(len(ones)), bound, node=value.node)
@@ -123,7 +124,7 @@ def _assemble(name: str, plan: _Plan, table: Any, facts: dict[str, Any]) -> Emit
     def codes(value: Value, representation: Representation) -> Codes:
         if representation == WIDE:
             return Codes("i16", wide[value], -WIDEST, WIDEST)
-        return representation  # type: ignore[return-value]
+        return representation
 
     by_index = {index: key for key, index in plan.tensors.items()}
     keys = [(value, codes(value, r)) for value, r in (by_index[i] for i in range(plan.count))]

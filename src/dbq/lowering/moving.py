@@ -1,7 +1,7 @@
 """Views, slices and shuffles: what did they do to the channels and pixels of a tensor?
 
-Instead of knowing every way to write a channel shuffle, we let torch do it to a tensor of indices and look
-at the result.
+Instead of knowing every way to write a channel shuffle, we let torch do it to a tensor of indices and
+look at the result.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def clamped(value: Value, low: float, high: float, name: str) -> Value:
 
 def _analyse(moved: Moved, name: str) -> tuple[list[int], tuple[int, int] | None]:
     """Which channel each plane is, and the stride if pixels were left out."""
-    channels, height, width = moved.base.shape
+    _, height, width = moved.base.shape
     index = moved.index[0]
     if index.ndim == 1 and height * width == 1:
         index = index[:, None, None]

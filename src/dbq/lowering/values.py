@@ -106,6 +106,14 @@ class Selection:
 Value = Image | Affine | Selection
 
 
+def bound_of(value: Value) -> float:
+    """A number that |value| hardly ever exceeds."""
+    if isinstance(value, Affine):
+        return value.bound
+    inputs = [] if isinstance(value, Image) else value.inputs
+    return max((bound_of(input) for input in inputs), default=math.inf)
+
+
 @dataclass(eq=False)
 class Padded:
     """A value with zeros around it; only a convolution can read it."""

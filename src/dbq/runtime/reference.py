@@ -7,6 +7,7 @@ of integers, which are exact below 2^53 (ours stay below 2^31) and let BLAS do t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from dbq.program import (
     Window,
 )
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 Images = npt.NDArray[np.uint8]
 
 DTYPES: dict[Type, type[np.generic]] = {
@@ -57,8 +58,7 @@ def trace(program: Program, images: Images) -> list[Array]:
         )
     values: dict[int, Array] = {}
     for op in program.operations:
-        for index, value in execute(program, op, [values[i] for i in op.reads], images):
-            values[index] = value
+        values.update(execute(program, op, [values[i] for i in op.reads], images))
     return [values[i] for i in range(len(program.tensors))]
 
 
@@ -83,16 +83,16 @@ def execute(
 
 def requantize(sums: list[Array], result: Result, type: Type) -> Array:
     """The formula of `Result`; every step is rounded to float32 by itself."""
-    t = np.float32(0)
-    for j, s in enumerate(sums):
-        scale = result.scales[:, j][:, None, None]  # [K, 1, 1]
-        product = s.astype(np.float32) * scale
-        t = product if j == 0 else t + product
+    scales = result.scales.T[:, :, None, None]  # [J, K, 1, 1]
+    t: Array = sums[0].astype(np.float32) * scales[0]
+    for s, scale in zip(sums[1:], scales[1:], strict=True):
+        t = t + s.astype(np.float32) * scale
     t = t + result.offsets[:, None, None]
     if type == "f32":
         return t
     clipped = np.clip(t, np.float32(result.low), np.float32(result.high))
-    return np.rint(clipped).astype(DTYPES[type])  # halves go to the even neighbour
+    codes: Array = np.rint(clipped).astype(DTYPES[type])  # halves go to the even neighbour
+    return codes
 
 
 def _sums(
@@ -146,7 +146,9 @@ def _taps(padded: Array, window: Window, output: Shape) -> Iterator[Array]:
 
 def _max_pool(x: Array, window: Window, output: Shape) -> Array:
     lowest = np.iinfo(x.dtype).min  # nothing is smaller: outside of the image there is nothing
-    return np.maximum.reduce(list(_taps(_padded(x, window, output, lowest), window, output)))
+    taps = _taps(_padded(x, window, output, lowest), window, output)
+    largest: Array = np.maximum.reduce(list(taps))
+    return largest
 
 
 def _channels(program: Program, op: Channels, inputs: list[Array]) -> Array:
