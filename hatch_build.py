@@ -60,11 +60,13 @@ def build(root: Path) -> None:
     assert version is not None
     training = root / "native/staircase.cpp"
     engine = {*root.glob("native/*.cpp"), *root.glob("native/kernels/*.cpp")} - {training}
-    make_library(root / TRAINING, [training], TRAINING_FLAGS)
-    make_library(root / ENGINE, sorted(engine), [*ENGINE_FLAGS, f'-DDBQ_VERSION="{version[1]}"'])
+    engine_flags = [*ENGINE_FLAGS, f'-DDBQ_VERSION="{version[1]}"']
+    visible = f"-Wl,--version-script={root / 'native/dbq.map'}"
+    make_library(root / TRAINING, [training], TRAINING_FLAGS, [])
+    make_library(root / ENGINE, sorted(engine), engine_flags, [visible])
 
 
-def make_library(library: Path, sources: list[Path], flags: list[str]) -> None:
+def make_library(library: Path, sources: list[Path], flags: list[str], linking: list[str]) -> None:
     """Compile each source by itself, as many at once as there are processors; link; replace."""
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(os.cpu_count()) as threads:
 
@@ -75,7 +77,7 @@ def make_library(library: Path, sources: list[Path], flags: list[str]) -> None:
 
         objects = list(threads.map(compile, filter(for_this_machine, sources)))
         partial = library.with_suffix(".partial")
-        run(*compiler(), "-shared", "-pthread", *objects, "-o", str(partial))
+        run(*compiler(), "-shared", "-pthread", *objects, *linking, "-o", str(partial))
     partial.replace(library)
 
 

@@ -1,0 +1,200 @@
+"""Programs made by hand and by dice: every kind of operation, odd sizes, several results."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.program import (
+    CODE_RANGE,
+    ZEROS,
+    Add,
+    AveragePool,
+    Channels,
+    Convolution,
+    Lookup,
+    MaxPool,
+    Operation,
+    Program,
+    Requantize,
+    Result,
+    Shape,
+    Tensor,
+    Type,
+    Window,
+)
+
+KINDS = ("convolution", "depthwise", "add", "requantize", "average_pool", "max_pool", "channels")
+INTEGERS: tuple[Type, ...] = ("u8", "i8", "i16")
+
+
+class Dice:
+    """Grows a Program operation by operation; every choice comes from one seed."""
+
+    def __init__(self, seed: int, image: Shape | None = None) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.tensors: list[Tensor] = []
+        self.operations: list[Operation] = []
+        shape = image or Shape(self.pick(1, 2, 3, 5), self.between(1, 20), self.between(1, 20))
+        first = self.tensor(self.pick("u8", "i8"), shape, 0.1)
+        table = self.rng.integers(0, 256, (shape.channels, 256), np.uint8)
+        self.operations.append(Lookup("image", first, table))
+
+    def between(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+    def pick(self, *choices: object) -> object:
+        return choices[self.between(0, len(choices) - 1)]
+
+    def tensor(self, type: Type, shape: Shape, scale: float | None = None) -> int:
+        self.tensors.append(Tensor(type, shape, scale or 1.0))
+        return len(self.tensors) - 1
+
+    def any_input(self, *types: Type) -> int:
+        fitting = [i for i, tensor in enumerate(self.tensors) if tensor.type in types]
+        return int(self.pick(*fitting))
+
+    def results(self, shape: Shape, sums: int, typical: float, types: tuple[Type, ...] = ()):
+        """One to three results, of scales that use the range of the type, and halves to round."""
+        types = types or tuple(self.pick(*INTEGERS) for _ in range(self.between(1, 3)))
+        return tuple(self.result(type, shape, sums, typical) for type in types)
+
+    def result(self, type: Type, shape: Shape, sums: int, typical: float) -> Result:
+        low, high = CODE_RANGE[type]
+        if type != "f32":
+            low, high = (int(x) for x in sorted(self.rng.integers(low, high + 1, 2)))
+        if self.between(0, 3) == 0:
+            scales = np.full((shape.channels, sums), 0.5, np.float32)
+        else:
+            spread = max(high - low, 1) / typical
+            scales = self.rng.normal(0, spread, (shape.channels, sums)).astype(np.float32)
+        offsets = self.rng.integers(-20, 20, shape.channels).astype(np.float32) / 2
+        return Result(self.tensor(type, shape), low, high, scales, offsets)
+
+    def window(self, shape: Shape, largest: int = 5, dilated: bool = False) -> tuple[Window, Shape]:
+        """A window, and the size of an output whose windows all overlap the image."""
+        axes = []
+        for size in shape[1:]:
+            kernel, stride = self.between(1, largest), self.between(1, 3)
+            dilation = self.between(1, 2) if dilated else 1
+            extent = (kernel - 1) * dilation + 1
+            padding = self.between(0, extent - 1)
+            axes.append((kernel, stride, padding, dilation, self.between(1, (size - 1 + padding) // stride + 1)))
+        kernel, stride, padding, dilation, out = zip(*axes, strict=True)
+        return Window(kernel, stride, padding, dilation), Shape(shape.channels, *out)
+
+    def codes(self, branches: int, kernels: int, channels: int, window: Window, bits: int | None):
+        limit = 1 if bits is None else 2 ** (bits - 1) - 1
+        shape = (branches, kernels, channels, *window.kernel)
+        return self.rng.integers(-limit, limit + 1, shape, np.int8)
+
+    def add_convolution(self, input: int, window: Window, groups: int, out: Shape, types=()) -> None:
+        bits = self.pick(None, None, *range(2, 9))
+        branches = self.between(1, 3) if bits is None else 1
+        codes = self.codes(branches, out.channels, self.tensors[input].shape.channels // groups, window, bits)
+        typical = 100 * np.abs(codes).mean() * codes[0, 0].size ** 0.5 + 1
+        results = self.results(out, branches, typical, types)
+        name = f"convolution {len(self.operations)}"
+        self.operations.append(Convolution(name, results, input, window, groups, codes, bits))
+
+    def convolution(self) -> None:
+        input = self.any_input("u8", "i8")
+        shape = self.tensors[input].shape
+        groups = int(self.pick(1, 1, *(g for g in (2, 3, 4) if shape.channels % g == 0)))
+        window, out = self.window(shape, dilated=True)
+        self.add_convolution(input, window, groups, out._replace(channels=groups * self.between(1, 70 // groups)))
+
+    def depthwise(self) -> None:
+        input = self.any_input("u8", "i8")
+        shape = self.tensors[input].shape
+        window, out = self.window(shape, dilated=True)
+        out = out._replace(channels=shape.channels * self.between(1, 2))
+        self.add_convolution(input, window, shape.channels, out)
+
+    def add(self) -> None:
+        a = self.any_input(*INTEGERS)
+        shape = self.tensors[a].shape
+        alike = [i for i, t in enumerate(self.tensors) if t.shape == shape and t.type != "f32"]
+        results = self.results(shape, 2, 1000)
+        self.operations.append(Add(f"add {len(self.operations)}", results, a, int(self.pick(*alike))))
+
+    def requantize(self) -> None:
+        input = self.any_input(*INTEGERS)
+        results = self.results(self.tensors[input].shape, 1, 1000)
+        self.operations.append(Requantize(f"requantize {len(self.operations)}", results, input))
+
+    def average_pool(self) -> None:
+        input = self.any_input(*INTEGERS)
+        window, out = self.window(self.tensors[input].shape, largest=9)
+        results = self.results(out, 1, 1000)
+        self.operations.append(AveragePool(f"average {len(self.operations)}", results, input, window))
+
+    def max_pool(self) -> None:
+        input = self.any_input(*INTEGERS)
+        found = self.tensors[input]
+        window, out = self.window(found.shape)
+        output = self.tensor(found.type, out, found.scale)
+        self.operations.append(MaxPool(f"max {len(self.operations)}", input, window, output))
+
+    def channels(self) -> None:
+        first = self.any_input(*INTEGERS)
+        found = self.tensors[first]
+        alike = [i for i, t in enumerate(self.tensors)
+                 if (t.type, t.scale, t.shape[1:]) == (found.type, found.scale, found.shape[1:])]  # fmt: skip
+        sources = [(first, self.between(0, found.shape.channels - 1))]
+        for _ in range(self.between(0, 40)):
+            tensor = int(self.pick(ZEROS, *alike, *alike))
+            limit = 0 if tensor == ZEROS else self.tensors[tensor].shape.channels - 1
+            sources.append((tensor, self.between(0, limit)))
+        order = self.rng.permutation(len(sources))
+        output = self.tensor(found.type, found.shape._replace(channels=len(sources)), found.scale)
+        name = f"channels {len(self.operations)}"
+        self.operations.append(Channels(name, output, tuple(sources[i] for i in order)))
+
+    def finish(self, name: str = "dice") -> Program:
+        """The last operation: from some tensor to float numbers."""
+        input = self.any_input("u8", "i8")
+        shape = self.tensors[input].shape
+        whole = Window((shape.height, shape.width))
+        if self.between(0, 1):
+            self.add_convolution(input, whole, 1, Shape(self.between(1, 20), 1, 1), ("f32",))
+        else:
+            window, out = self.window(shape)
+            self.add_convolution(input, window, 1, out._replace(channels=self.between(1, 20)), ("f32",))
+        facts = {"made by": "dice"}
+        return Program(name, tuple(self.tensors), tuple(self.operations), len(self.tensors) - 1, facts)
+
+
+def random_program(seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8) -> Program:
+    """A Program of `length` operations between image and result."""
+    dice = Dice(seed)
+    for _ in range(length):
+        getattr(dice, str(dice.pick(*kinds)))()
+    return dice.finish()
+
+
+def small_program() -> Program:
+    """Every kind of operation in as few bytes as possible: for damage of all kinds."""
+    dice = Dice(7, Shape(1, 3, 3))
+    image = 0
+    window = Window((2, 2), (1, 1), (1, 1))
+    for bits, branches in ((None, 2), (3, 1)):
+        codes = dice.codes(branches, 2, 1, window, bits)
+        out = Shape(2, 3, 3)
+        results = (dice.result("u8", out, branches, 200),)
+        dice.operations.append(Convolution("c", results, image, window, 1, codes, bits))
+    dice.operations.append(Add("a", (dice.result("i16", Shape(2, 3, 3), 2, 200),), 1, 2))
+    dice.operations.append(Requantize("r", (dice.result("i8", Shape(2, 3, 3), 1, 200),), 3))
+    pooled = dice.tensor("i8", Shape(2, 2, 2), 1.0)
+    dice.operations.append(MaxPool("m", 4, Window((2, 2), (2, 2), (1, 1)), pooled))
+    joined = dice.tensor("i8", Shape(3, 2, 2), 1.0)
+    dice.operations.append(Channels("j", joined, ((pooled, 1), (ZEROS, 0), (pooled, 0))))
+    average = (dice.result("f32", Shape(3, 1, 1), 1, 4),)
+    dice.operations.append(AveragePool("p", average, joined, Window((2, 2))))
+    return Program("s", tuple(dice.tensors), tuple(dice.operations), average[0].tensor)
+
+
+def images_for(program: Program, count: int, seed: int = 0) -> npt.NDArray[np.uint8]:
+    channels, height, width = program.input_shape
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (count, height, width, channels), np.uint8)
