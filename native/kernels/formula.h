@@ -1,0 +1,45 @@
+// The requantization formula of op.h for one element, as plain code. Internal linkage: every file that
+// includes it gets a copy for its own instruction set.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "../op.h"
+
+namespace dbq {
+
+static inline void write_element(const Output& out, const int32_t* sums, int branches, int channel,
+                                 unsigned char* plane, size_t pixel) {
+    const float* scale = out.scale.data() + size_t(channel) * size_t(branches);
+    float t = float(sums[0]) * scale[0];
+    for (int j = 1; j < branches; ++j) {
+        const float term = float(sums[j]) * scale[j];
+        t = t + term;
+    }
+    t = t + out.offset[size_t(channel)];
+    if (out.type == Type::F32) {
+        std::memcpy(plane + 4 * pixel, &t, 4);
+        return;
+    }
+    t = t < out.low ? out.low : t;
+    t = t > out.high ? out.high : t;
+    const int code = int(std::nearbyint(t));  // half to even: the default rounding mode
+    if (out.type == Type::I16) {
+        const int16_t wide = int16_t(code);
+        std::memcpy(plane + 2 * pixel, &wide, 2);
+    } else {
+        plane[pixel] = static_cast<unsigned char>(code);
+    }
+}
+
+static inline int32_t read_code(Type type, const unsigned char* plane, size_t pixel) {
+    if (type == Type::U8) return plane[pixel];
+    if (type == Type::I8) return static_cast<int8_t>(plane[pixel]);
+    int16_t wide;
+    std::memcpy(&wide, plane + 2 * pixel, 2);
+    return wide;
+}
+
+}  // namespace dbq

@@ -1,0 +1,101 @@
+// What the vector operations need from an instruction set: a table of functions on raw pointers.
+//
+// Everything that uses the standard library (packing weights, choosing tiles, cutting tasks) is compiled
+// for the plain architecture; only the functions behind these pointers contain vector instructions, so a
+// library with several sets in it starts on every CPU.
+//
+// Pixels are processed in vectors of 16. Functions may read and write up to the next multiple of 16.
+#pragma once
+
+#include "../op.h"
+
+namespace dbq {
+
+constexpr int LANES = 16;
+
+// The table of sums: three rows a, b, c of codes have 13 sums ±a±b±c with digits in {-1, 0, 1} that differ by
+// more than the sign. Sum number n = 1..13 has the digits of n in balanced ternary, n = d_a + 3 d_b + 9 d_c.
+constexpr int GROUP_ROWS = 3, GROUP_SUMS = 13;
+
+// Consecutive lists with equally many additions and equally many subtractions: branches predict.
+struct Run {
+    uint16_t adds = 0, subs = 0;
+    uint32_t lists = 0;
+};
+
+// What one block of groups contributes to all sums: for each list its number, then the positions in the
+// table (in bytes) of the rows to add and of those to subtract.
+struct Lists {
+    const Run* runs = nullptr;
+    size_t count = 0;
+    const uint16_t* stream = nullptr;
+};
+
+// Sums of all branches of consecutive channels, to be written to one output.
+struct Finish {
+    const void* sums = nullptr;  // sum j of channel i starts at (i * branches + j) * stride
+    size_t stride = 0;           // in elements
+    int chunks = 1;              // int16 sums only: the true sum is that of so many arrays ...
+    size_t chunk_stride = 0;     // ... this many elements apart
+    int branches = 1, channels = 0, vectors = 0;
+    Type type = Type::U8;
+    bool bounded = false;        // |t| < 2^30 is known, so rounding before clamping is safe
+    float low = 0, high = 0;
+    const float *scale = nullptr, *offset = nullptr;
+    unsigned char* const* out = nullptr;
+    size_t pixel = 0;            // first pixel to write, a multiple of 16
+};
+
+// One kernel over one channel: sums[y][x] = sum over taps t of weights[t] . pairs[y * line + taps[t] + x], where
+// weights and pairs are pairs of int16: one multiply-add for two taps. Writes x up to the next multiple of 8.
+struct Depthwise {
+    const int16_t *pairs = nullptr, *weights = nullptr;
+    const int* taps = nullptr;
+    int count = 0, line = 0, height = 0, width = 0;
+    int32_t* sums = nullptr;  // lines of `width`
+};
+
+struct Simd {
+    const char* name;
+
+    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes, three at a time, from `pixel` on.
+    void (*build_table)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors, int pitch,
+                        int16_t* table);
+    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors.
+    void (*add_lists)(const Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh, int16_t* sums);
+
+    // Pairs of rows interleaved pixel by pixel, as bytes and as int16: out[pair][pixel][2].
+    void (*pair_bytes)(const uint8_t* const* rows, int count, size_t pixel, int vectors, uint8_t* out);
+    void (*pair_words)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
+                       int16_t* out);
+    // sums[list] = sum over pairs of weights[pair][list] . x[pair], up to DENSE_LISTS lists. Bytes: unsigned
+    // codes, ternary weights, at most 64 pairs, since 255 * 128 < 2^15.
+    void (*dense_bytes)(const uint8_t* x, const int8_t* weights, int pairs, int lists, int vectors, size_t stride,
+                        int16_t* sums);
+    void (*dense_words)(const int16_t* x, const int16_t* weights, int pairs, int lists, int vectors,
+                        size_t stride, int32_t* sums);
+
+    // out[k] = x . weights[k], n a multiple of 16.
+    void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out);
+
+    // out[i] = (a[i], b[i]) as int16, n rounded up to 16.
+    void (*pair_rows)(const uint8_t* a, const uint8_t* b, bool is_signed, size_t n, int16_t* out);
+    void (*depthwise)(const Depthwise&);
+
+    void (*finish_i16)(const Finish&);
+    void (*finish_i32)(const Finish&);
+    // One or two planes of codes through the formula: the inputs of `finish` are planes, not sums.
+    void (*combine)(const unsigned char* const* in, const Type* types, size_t pixels, const Finish&);
+
+    int32_t (*sum_plane)(Type type, const unsigned char* plane, size_t pixels);
+    void (*add_row)(Type type, const unsigned char* row, int n, int32_t* sums);
+    // a = max(a, b), element by element.
+    void (*max_rows)(Type type, unsigned char* a, const unsigned char* b, int n);
+};
+
+constexpr int DENSE_LISTS = 6;
+
+const Simd* simd_avx2();  // nullptr where the library has no such kernels
+const Simd* simd_neon();
+
+}  // namespace dbq

@@ -1,0 +1,96 @@
+// Vectors of 32 bytes in the compiler's own notation, and the few operations it has no notation for.
+// Included once, inside an unnamed namespace, by the file of each instruction set.
+
+#define INLINE inline __attribute__((always_inline))
+
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef float f32x8 __attribute__((vector_size(32)));
+
+template <class V>
+INLINE V load(const void* p) {
+    V v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+template <class V>
+INLINE void store(void* p, V v) {
+    std::memcpy(p, &v, sizeof v);
+}
+
+#if defined(__AVX2__)
+
+INLINE __m256i bits(i16x16 v) { return reinterpret_cast<__m256i>(v); }
+INLINE __m256i bits(i32x8 v) { return reinterpret_cast<__m256i>(v); }
+INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+INLINE void store128(void* p, __m128i v) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
+
+// 16 codes, widened.
+template <bool Signed>
+INLINE i16x16 load_codes(const uint8_t* p) {
+    const __m128i v = load128(p);
+    return reinterpret_cast<i16x16>(Signed ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v));
+}
+
+INLINE i32x8 widen_low(i16x16 v) {
+    return reinterpret_cast<i32x8>(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(bits(v))));
+}
+INLINE i32x8 widen_high(i16x16 v) {
+    return reinterpret_cast<i32x8>(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(bits(v), 1)));
+}
+INLINE i32x8 load_widened(const int16_t* p) {
+    return reinterpret_cast<i32x8>(_mm256_cvtepi16_epi32(load128(p)));
+}
+
+// Both with saturation, so out-of-range values stay out of range, on the same side.
+INLINE i16x16 narrow(i32x8 low, i32x8 high) {
+    return reinterpret_cast<i16x16>(_mm256_permute4x64_epi64(_mm256_packs_epi32(bits(low), bits(high)), 0xD8));
+}
+template <bool Signed>
+INLINE void store_codes(uint8_t* p, i16x16 v) {
+    const __m128i low = _mm256_castsi256_si128(bits(v)), high = _mm256_extracti128_si256(bits(v), 1);
+    store128(p, Signed ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high));
+}
+
+INLINE i32x8 round_half_even(f32x8 v) {
+    return reinterpret_cast<i32x8>(_mm256_cvtps_epi32(reinterpret_cast<__m256>(v)));
+}
+INLINE f32x8 smaller(f32x8 a, f32x8 b) {
+    return reinterpret_cast<f32x8>(_mm256_min_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+}
+INLINE f32x8 larger(f32x8 a, f32x8 b) {
+    return reinterpret_cast<f32x8>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
+}
+INLINE i16x16 smaller(i16x16 a, i16x16 b) { return reinterpret_cast<i16x16>(_mm256_min_epi16(bits(a), bits(b))); }
+INLINE i16x16 larger(i16x16 a, i16x16 b) { return reinterpret_cast<i16x16>(_mm256_max_epi16(bits(a), bits(b))); }
+
+// a[2i] * b[2i] + a[2i+1] * b[2i+1] in 32 bits.
+INLINE i32x8 dot_pairs(i16x16 a, i16x16 b) { return reinterpret_cast<i32x8>(_mm256_madd_epi16(bits(a), bits(b))); }
+// The same for 16 pairs of bytes: codes unsigned, weights signed; exact while the sum fits int16.
+INLINE i16x16 dot_byte_pairs(i16x16 codes, i16x16 weights) {
+    return reinterpret_cast<i16x16>(_mm256_maddubs_epi16(bits(codes), bits(weights)));
+}
+
+// 16 pixels of two rows: a0 b0 a1 b1 ...
+INLINE void store_pairs(uint8_t* out, const uint8_t* a, const uint8_t* b) {
+    store128(out, _mm_unpacklo_epi8(load128(a), load128(b)));
+    store128(out + 16, _mm_unpackhi_epi8(load128(a), load128(b)));
+}
+
+#endif
+
+INLINE i16x16 broadcast16(int16_t x) { return x - i16x16{}; }
+INLINE f32x8 broadcast(float x) { return x - f32x8{}; }
+INLINE f32x8 to_float(i32x8 v) { return __builtin_convertvector(v, f32x8); }
+// A pair of bytes or of int16, repeated.
+INLINE i16x16 broadcast_byte_pair(const int8_t* pair) {
+    int16_t both;
+    std::memcpy(&both, pair, 2);
+    return broadcast16(both);
+}
+INLINE i16x16 broadcast_pair(const int16_t* pair) {
+    int32_t both;
+    std::memcpy(&both, pair, 4);
+    return reinterpret_cast<i16x16>(both - i32x8{});
+}
