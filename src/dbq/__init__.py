@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from dbq.costs import Cost, cost
     from dbq.decomposition import Branches, branches
     from dbq.errors import DbqError
+    from dbq.fileformat import load_program, save
+    from dbq.lowering import lower
     from dbq.models import create_model
+    from dbq.onnx_export import export_onnx
     from dbq.optimizer import param_groups
     from dbq.plan import PLANS, LayerPlan, Plan, load_plan
     from dbq.preparation import Summary, prepare
+    from dbq.program import Program
+    from dbq.runtime.native import Net, load
     from dbq.schedule import TemperatureSchedule
 
 _HOME = {
@@ -34,7 +39,11 @@ _HOME = {
     "Cost": "dbq.costs",
     "cost": "dbq.costs",
     "DbqError": "dbq.errors",
+    "load_program": "dbq.fileformat",
+    "save": "dbq.fileformat",
+    "lower": "dbq.lowering",
     "create_model": "dbq.models",
+    "export_onnx": "dbq.onnx_export",
     "param_groups": "dbq.optimizer",
     "PLANS": "dbq.plan",
     "LayerPlan": "dbq.plan",
@@ -42,6 +51,9 @@ _HOME = {
     "load_plan": "dbq.plan",
     "Summary": "dbq.preparation",
     "prepare": "dbq.preparation",
+    "Program": "dbq.program",
+    "Net": "dbq.runtime.native",
+    "load": "dbq.runtime.native",
     "TemperatureSchedule": "dbq.schedule",
 }
 
@@ -51,7 +63,9 @@ __all__ = [
     "Cost",
     "DbqError",
     "LayerPlan",
+    "Net",
     "Plan",
+    "Program",
     "Summary",
     "TemperatureSchedule",
     "__version__",
@@ -59,9 +73,14 @@ __all__ = [
     "calibrate",
     "cost",
     "create_model",
+    "export_onnx",
+    "load",
     "load_plan",
+    "load_program",
+    "lower",
     "param_groups",
     "prepare",
+    "save",
 ]
 
 

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from dbq.data_cli import data_app
+from dbq.deploy_cli import bench, export, inspect, run
 from dbq.errors import DbqError
 from dbq.plan import PLANS
 from dbq.terminal import JsonOption, print_json, progress_bars
@@ -62,6 +63,8 @@ app = typer.Typer(
 
 app.command()(train)
 app.command("eval")(evaluate)
+for command in (export, inspect, run, bench):
+    app.command()(command)
 app.add_typer(recipes_app, name="recipes")
 app.add_typer(data_app, name="data")
 

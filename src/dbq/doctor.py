@@ -33,7 +33,18 @@ def examine() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "gpu": gpu,
         "training kernel": native,
+        "engine": _engine(),
     }
+
+
+def _engine() -> str:
+    from dbq.errors import EngineError
+    from dbq.runtime.native import available_isas
+
+    try:
+        return f"libdbq with kernels for {', '.join(available_isas())}"
+    except EngineError as error:
+        return str(error)
 
 
 def _version(package: str) -> str:

@@ -80,6 +80,15 @@ def write_program(program: Program) -> bytes:
     return HEADER.pack(MAGIC, VERSION, zlib.crc32(body), len(body), 0) + body
 
 
+def load_program(path: str | os.PathLike[str]) -> Program:
+    """The Program in a .dbq file."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"cannot read {os.fspath(path)}: {error.strerror}") from None
+    return read_program(content, os.fspath(path))
+
+
 def read_program(content: bytes, source: str = "file") -> Program:
     """The Program in the contents of a .dbq file; anything else is a FileFormatError."""
     try:

@@ -94,7 +94,8 @@ def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | Non
 
 def evaluate(
     network: Annotated[
-        Path, typer.Argument(help="Directory of a run, one of its networks, or other weights.")
+        Path,
+        typer.Argument(help="Directory of a run, one of its networks, a .dbq file, other weights."),
     ],
     recipe: Annotated[
         str | None,
@@ -112,15 +113,20 @@ def evaluate(
     Examples:
       dbq eval runs/2t
       dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
+      dbq eval runs/2t/net.dbq --data data/cifar-10
       dbq eval resnet20.safetensors --recipe resnet20-fp
       dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
     """
+    from dbq.deployment import evaluate_deployed
     from dbq.training.evaluate_file import evaluate_file
 
     if overrides and recipe is None:
         raise RecipeError("--set changes a recipe: give one by --recipe, or leave it out")
     chosen = load_recipe(recipe, overrides or ()) if recipe else None
-    found = evaluate_file(network, chosen, str(data or ""))
+    if network.suffix == ".dbq":
+        found = evaluate_deployed(network, str(data or ""))
+    else:
+        found = evaluate_file(network, chosen, str(data or ""))
     if as_json:
         print_json(found)
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from dbq.data import cifar10, cifar10_archive, digits, imagenet, wake_words
+from dbq.data import cifar10, cifar10_archive, digits, imagenet, views, wake_words
 from dbq.data.examination import Report, examine
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Batch, Split, TensorSplit, normalise
@@ -24,6 +24,7 @@ __all__ = [
     "TensorSplit",
     "check_data",
     "load_data",
+    "normalisation",
     "normalise",
     "prepare_data",
 ]
@@ -36,6 +37,8 @@ class DataSet:
 
     about: str
     size: int  # side of the images a network sees
+    mean: tuple[float, ...]  # per channel, of pixels in [0, 1]
+    std: tuple[float, ...]
     load: Callable[[DataOptions, torch.device], tuple[Split, Split]]
     prepare: Callable[[Path, Progress], str]
     layout: str = ""  # which files must be where; empty: it needs no directory
@@ -45,19 +48,21 @@ class DataSet:
 DATASETS: dict[str, DataSet] = {
     "cifar10": DataSet(
         "60,000 colour photographs, 32x32, 10 classes",
-        32, cifar10.load, cifar10_archive.prepare, cifar10.LAYOUT,
+        32, cifar10.MEAN, cifar10.STD, cifar10.load, cifar10_archive.prepare, cifar10.LAYOUT,
     ),
     "digits": DataSet(
         "1,797 handwritten digits, 8x8, inside scikit-learn",
-        8, digits.load, digits.prepare,
+        8, digits.MEAN, digits.STD, digits.load, digits.prepare,
     ),
     "imagenet": DataSet(
         "ILSVRC2012: 1,281,167 photographs and 50,000 to test, 1,000 classes",
-        imagenet.SIDE, imagenet.load, imagenet.prepare, imagenet.LAYOUT, any_size=True,
+        imagenet.SIDE, views.MEAN, views.STD,
+        imagenet.load, imagenet.prepare, imagenet.LAYOUT, any_size=True,
     ),
     "visual_wake_words": DataSet(
         "COCO's 123,287 photographs, with a person or without",
-        wake_words.SIDE, wake_words.load, wake_words.prepare, wake_words.LAYOUT, any_size=True,
+        wake_words.SIDE, views.MEAN, views.STD,
+        wake_words.load, wake_words.prepare, wake_words.LAYOUT, any_size=True,
     ),
 }  # fmt: skip
 
@@ -82,6 +87,16 @@ def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple
     if any(value <= 0 for value in options.std):
         raise DataError(f"data.std is {options.std}, expected numbers over 0")
     return known.load(options, torch.device(device))
+
+
+def normalisation(options: DataOptions) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation by which images are normalised: given, or the data set's own.
+
+    >>> normalisation(DataOptions("digits"))
+    ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    """
+    known = DATASETS[options.name]
+    return options.mean or known.mean, options.std or known.std
 
 
 def prepare_data(name: str, directory: Path | str = "", progress: Progress = silent) -> str:

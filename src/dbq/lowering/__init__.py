@@ -23,7 +23,7 @@ from dbq.lowering.values import Codes
 from dbq.program import Program, Shape
 from dbq.version import __version__
 
-__all__ = ["Agreement", "lower"]
+__all__ = ["Agreement", "denormalise", "lower"]
 
 
 def lower(
@@ -64,7 +64,7 @@ def lower(
     model.eval()
     try:
         emitted = _emit(model, Shape(*example_input.shape[1:]), mean, std, name)
-        images = _pixels(example_input, mean, std)
+        images = denormalise(example_input, mean, std)
         x = _normalised(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
         agreement = compare(model, emitted, x.to(device), images)
     finally:
@@ -109,7 +109,7 @@ def _normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> 
     return normalise(images, mean, std)
 
 
-def _pixels(
+def denormalise(
     x: Tensor, mean: Sequence[float], std: Sequence[float]
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The uint8 images [N, H, W, C] whose normalised form is nearest to `x`."""
