@@ -194,6 +194,17 @@ def small_program() -> Program:
     return Program("s", tuple(dice.tensors), tuple(dice.operations), average[0].tensor)
 
 
+def one_convolution(image: Shape, kernels: int, bits: int | None = None) -> Program:
+    """Image, 1x1 convolution with weights 0, float numbers. The weights are the end of the file."""
+    table = np.zeros((image.channels, 256), np.uint8)
+    codes = np.zeros((1, kernels, image.channels, 1, 1), np.int8)
+    ones = np.ones((kernels, 1), np.float32)
+    result = Result(1, 0, 0, ones, ones[:, 0])
+    tensors = (Tensor("u8", image, 1.0), Tensor("f32", image._replace(channels=kernels), 1.0))
+    convolution = Convolution("c", (result,), 0, Window((1, 1)), 1, codes, bits)
+    return Program("one", tensors, (Lookup("image", 0, table), convolution), 1)
+
+
 def images_for(program: Program, count: int, seed: int = 0) -> npt.NDArray[np.uint8]:
     channels, height, width = program.input_shape
     rng = np.random.default_rng(seed)

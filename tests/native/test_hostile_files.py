@@ -1,0 +1,223 @@
+"""Files that lie: each gets a named error and one line of text, none a crash or a wrong result."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import HEADER, bit_flips, extreme_words, repaired, truncations
+from handmade import images_for, one_convolution, small_program
+
+from dbq.errors import DbqError, EngineError, FileFormatError
+from dbq.fileformat import read_program, write_program
+from dbq.program import Program, Shape
+from dbq.runtime import reference
+from dbq.runtime.native import load
+
+SMALL = write_program(small_program())
+
+
+def refusal(content: bytes | str | Path) -> str:
+    """The error that loading `content` gives: one line that says what to do."""
+    with pytest.raises(DbqError) as caught:
+        load(content)
+    text = str(caught.value)
+    assert isinstance(caught.value, FileFormatError | EngineError)
+    assert text
+    assert "\n" not in text
+    return text
+
+
+def survivors(files: Iterable[bytes]) -> list[bytes]:
+    """Those that load. All others must be refused with a text."""
+    found = []
+    for content in files:
+        try:
+            load(content).close()
+        except (FileFormatError, EngineError) as error:
+            assert str(error)
+        else:
+            found.append(content)
+    return found
+
+
+def understood(content: bytes) -> Program | None:
+    """What the Python reader makes of a file that the engine loads. The engine reads no JSON."""
+    try:
+        return read_program(content)
+    except FileFormatError as error:
+        assert "facts are not a JSON object" in str(error)
+        return None
+
+
+def test_truncated_anywhere() -> None:
+    assert survivors(truncations(SMALL)) == []
+    bodies = truncations(SMALL[HEADER:])
+    assert survivors(repaired(body) for body in bodies) == []
+
+
+def test_every_bit_flipped_under_the_checksum() -> None:
+    assert survivors(bit_flips(SMALL)) == []
+
+
+def test_every_bit_flipped_with_the_checksum_repaired() -> None:
+    """What still loads must mean the same to the Python reader, and run to the same numbers."""
+    flips = [repaired(body) for body in bit_flips(SMALL[HEADER:])]
+    loaded = survivors(flips)
+    assert 100 < len(loaded) < len(flips)  # floats and weights have many valid values
+    for content in loaded:
+        program = understood(content)
+        if program is None:
+            continue
+        images = images_for(program, 1)
+        with load(content) as net:
+            np.testing.assert_array_equal(net(images), reference.run(program, images))
+
+
+def test_extreme_numbers_everywhere() -> None:
+    for content in survivors(repaired(body) for body in extreme_words(SMALL[HEADER:])):
+        understood(content)
+
+
+def test_what_only_the_engine_refuses() -> None:
+    """The Python reader agrees about validity, up to filling bits and zero bytes in texts."""
+    for body in bit_flips(SMALL[HEADER:]):
+        content = repaired(body)
+        try:
+            read_program(content)
+        except FileFormatError:
+            continue
+        try:
+            load(content).close()
+        except FileFormatError as error:
+            assert "filled up" in str(error) or "text" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no .dbq file"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "no .dbq file"),
+        (SMALL[:31], "no .dbq file"),
+        (repaired(SMALL[HEADER:], version=2), "version 2, this library reads 1"),
+        (SMALL + b"\0", "bytes after the header"),
+        (SMALL[:24] + b"\1" + SMALL[25:], "header are not 0"),
+        (SMALL[:12] + b"\0\0\0\0" + SMALL[16:], "checksum"),
+        (SMALL.replace(b"\r\n\x1a\n", b"\n\x1a\n"), "no .dbq file"),
+        (repaired(b""), "ends too early"),
+        (repaired(SMALL[HEADER:] + b"\0"), "after the last operation"),
+        (repaired(b"\xff\xff"), "65535 expected"),
+        (repaired(b"\0\0\xff\xff\xff\xff"), "4294967295 expected"),
+        (repaired(b"\0\0" + bytes(4) + b"\xff\xff\xff\xff"), "tensors: 4294967295"),
+        (repaired(b"\1\0\xff" + SMALL[HEADER + 3 :]), "not UTF-8"),
+        (repaired(b"\1\0\0" + SMALL[HEADER + 3 :]), "is 0"),
+    ],
+)
+def test_damaged_frames(content: bytes, words: str) -> None:
+    assert words in refusal(content)
+
+
+TENSOR = struct.Struct("<BIIIf")
+TABLE = HEADER + len(b"\1\0s") + 4 + len(b"{}") + 4  # where the first tensor starts
+
+
+def with_tensor(index: int, *fields: float) -> bytes:
+    at = TABLE + index * TENSOR.size
+    return repaired((SMALL[:at] + TENSOR.pack(*fields) + SMALL[at + TENSOR.size :])[HEADER:])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ((4, 1, 3, 3, 1.0), "type of a tensor: 4"),
+        ((0, 0, 3, 3, 1.0), "channels of a tensor: 0"),
+        ((0, 65536, 3, 3, 1.0), "channels of a tensor: 65536"),
+        ((0, 1, 0, 3, 1.0), "height of a tensor: 0"),
+        ((0, 1, 3, 65536, 1.0), "width of a tensor: 65536"),
+        ((0, 1, 65535, 65535, 1.0), "4294836225 pixels"),
+        ((0, 1, 3, 3, float("nan")), "scale of a tensor: nan"),
+        ((0, 1, 3, 3, float("inf")), "scale of a tensor: inf"),
+        ((0, 1, 3, 3, 2e20), "scale of a tensor: 2e+20"),
+        ((0, 1, 3, 3, 0.0), "scale of a tensor: not above 0"),
+        ((0, 1, 3, 3, -1.0), "scale of a tensor: not above 0"),
+        ((2, 1, 3, 3, 1.0), "not of type u8 or i8"),
+        ((0, 65535, 3, 3, 1.0), "ends too early"),
+    ],
+)
+def test_hostile_tensors(fields: tuple[float, ...], words: str) -> None:
+    assert words in refusal(with_tensor(0, *fields))
+
+
+def with_numbers(old: bytes, new: bytes) -> bytes:
+    """The small file with one operation's bytes replaced; they occur once."""
+    assert SMALL.count(old) == 1
+    return repaired(SMALL.replace(old, new)[HEADER:])
+
+
+WINDOW = struct.pack("<I6H", 4, 2, 2, 2, 2, 1, 1)  # input and window of the max pool
+ADD = b"\2\1\0a" + struct.pack("<II", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (ADD, b"\2\1\0a" + struct.pack("<II", 1, 99), "tensor 99, but there are"),
+        (ADD, b"\2\1\0a" + struct.pack("<II", 1, 3), "read before it is written"),
+        (ADD, b"\2\1\0a" + struct.pack("<II", 1, 4), "read before it is written"),
+        (ADD, b"\2\1\0a" + struct.pack("<II", 1, 0), "second summand of 1 channels"),
+        (ADD, b"\7\1\0a" + struct.pack("<II", 1, 2), "kind: 7"),
+        (ADD, b"\0\1\0a" + struct.pack("<II", 1, 2), "lookup must be the first"),
+        (WINDOW, struct.pack("<I6H", 4, 0, 2, 2, 2, 0, 1), "kernel rows: 0"),
+        (WINDOW, struct.pack("<I6H", 4, 256, 2, 2, 2, 0, 1), "kernel rows: 256"),
+        (WINDOW, struct.pack("<I6H", 4, 2, 2, 0, 2, 1, 1), "stride of rows: 0"),
+        (WINDOW, struct.pack("<I6H", 4, 2, 2, 2, 256, 1, 1), "stride of columns: 256"),
+        (WINDOW, struct.pack("<I6H", 4, 2, 2, 2, 2, 2, 1), "padding at the top: 2"),
+        (WINDOW, struct.pack("<I6H", 4, 2, 2, 255, 2, 1, 1), "last window starts at 254"),
+        (WINDOW, struct.pack("<I6H", 3, 2, 2, 2, 2, 1, 1), "type and scale"),
+    ],
+)  # fmt: skip
+def test_hostile_operations(old: bytes, new: bytes, words: str) -> None:
+    assert words in refusal(with_numbers(old, new))
+
+
+def test_a_tensor_written_twice_and_one_never() -> None:
+    requantize = b"\3\1\0r" + struct.pack("<IBI", 3, 1, 4)
+    assert "written twice" in refusal(with_numbers(requantize, requantize[:-4] + struct.pack("<I", 2)))
+    tensors = small_program().tensors
+    one_more = struct.pack("<I", len(tensors) + 1)
+    body = SMALL[HEADER : TABLE - 4] + one_more + SMALL[TABLE:]
+    at = TABLE - HEADER + len(tensors) * TENSOR.size
+    body = body[:at] + TENSOR.pack(3, 1, 1, 1, 1.0) + body[at:]
+    assert f"no operation writes tensor {len(tensors)}" in refusal(repaired(body))
+
+
+@pytest.mark.parametrize(
+    ("bits", "last_byte", "words"),
+    [
+        (None, 243, "expected below 243"),
+        (None, 1 + 3 + 9 + 27, "filled up"),
+        (4, 0x18, "a weight is -8, expected at least -7"),
+        (4, 0x81, "a weight is -8, expected at least -7"),
+        (3, 0x49, "filled up"),
+    ],
+)
+def test_weights_that_do_not_exist(bits: int | None, last_byte: int, words: str) -> None:
+    kernels = 3 if bits is None else 2
+    content = write_program(one_convolution(Shape(1, 2, 2), kernels, bits))
+    assert words in refusal(repaired(content[HEADER:-1] + bytes([last_byte])))
+
+
+def test_networks_beyond_the_limit_of_memory() -> None:
+    content = write_program(one_convolution(Shape(1, 8192, 8192), kernels=8))
+    assert "running needs 2112 MiB, at most 2048" in refusal(content)
+
+
+def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "none.dbq")
+    assert "Is a directory" in refusal(tmp_path)
+    (tmp_path / "empty.dbq").touch()
+    assert "no .dbq file" in refusal(tmp_path / "empty.dbq")
+    assert "Invalid argument" in refusal("/dev/null")
