@@ -1,0 +1,150 @@
+// The engine's parts that are pure functions, and its C border, for the sanitizers:
+//     engine_test net.dbq
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "../../native/arena.h"
+#include "../../native/cpu.h"
+#include "../../native/error.h"
+#include "../../native/reader.h"
+#include "expect.h"
+
+namespace {
+
+using dbq::Block;
+using dbq::Cpu;
+using dbq::Isa;
+
+dbq::Bytes bytes(const char* text) { return {reinterpret_cast<const uint8_t*>(text), std::strlen(text)}; }
+
+void checksums() {
+    EXPECT(dbq::crc32(bytes("")) == 0);
+    EXPECT(dbq::crc32(bytes("123456789")) == 0xCBF43926);  // the check value of this CRC
+    EXPECT(dbq::crc32(bytes("The quick brown fox jumps over the lazy dog")) == 0x414FA339);
+}
+
+bool refused(Cpu cpu, const char* wanted) {
+    try {
+        dbq::choose_isa(cpu, wanted);
+        return false;
+    } catch (const dbq::Error& error) {
+        return error.status == DBQ_BAD_ISA && error.text.find(wanted) != std::string::npos;
+    }
+}
+
+void instruction_sets() {
+    const Cpu plain{}, avx2{true, false}, neon{false, true};
+    EXPECT(dbq::choose_isa(plain, nullptr) == Isa::Scalar);
+    EXPECT(dbq::choose_isa(avx2, nullptr) == Isa::Avx2);
+    EXPECT(dbq::choose_isa(avx2, "") == Isa::Avx2);
+    EXPECT(dbq::choose_isa(neon, nullptr) == Isa::Neon);
+    EXPECT(dbq::choose_isa(avx2, "scalar") == Isa::Scalar);
+    EXPECT(dbq::choose_isa(avx2, "avx2") == Isa::Avx2);
+    EXPECT(refused(plain, "avx2") && refused(avx2, "neon") && refused(avx2, "AVX2") && refused(neon, "sse9"));
+    EXPECT(dbq::available_isas(avx2) == "scalar avx2");
+    EXPECT(dbq::available_isas(plain) == "scalar");
+}
+
+// Whatever the sizes and lives: blocks alive together do not overlap, and no more is used than claimed.
+void memory_plans() {
+    std::mt19937 random(1);
+    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    for (int round = 0; round < 300; ++round) {
+        std::vector<Block> blocks(static_cast<size_t>(below(40) + 1));
+        for (Block& block : blocks) {
+            block.bytes = static_cast<size_t>(below(20)) * 64;
+            block.first = below(30);
+            block.last = block.first + below(6);
+        }
+        const size_t total = dbq::plan_arena(blocks);
+        size_t sum = 0;
+        for (const Block& a : blocks) {
+            sum += a.bytes;
+            EXPECT(a.offset % 64 == 0 && a.offset + a.bytes <= total);
+            for (const Block& b : blocks) {
+                const bool together = a.first <= b.last && b.first <= a.last;
+                const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+                EXPECT(&a == &b || !together || apart || a.bytes == 0 || b.bytes == 0);
+            }
+        }
+        EXPECT(total <= sum);
+    }
+    // A chain needs room for its two largest neighbours, not for all.
+    std::vector<Block> chain = {{640, 0, 1}, {1280, 1, 2}, {640, 2, 3}, {1280, 3, 4}, {64, 4, 5}};
+    EXPECT(dbq::plan_arena(chain) == 1920);
+}
+
+std::vector<char> content_of(const char* path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void bad_arguments(dbq_net* net) {
+    std::vector<uint8_t> image(1 << 16);
+    std::vector<float> logits(dbq_output_size(net));
+    dbq_layer layer;
+    EXPECT(!dbq_load(nullptr) && dbq_last_status() == DBQ_BAD_ARGUMENT);
+    EXPECT(!dbq_load_memory(nullptr, 5) && dbq_last_status() == DBQ_BAD_ARGUMENT);
+    EXPECT(!dbq_load("/does/not/exist") && dbq_last_status() == DBQ_CANNOT_READ);
+    EXPECT(std::strstr(dbq_last_error(), "/does/not/exist: cannot be read: No such file"));
+    EXPECT(dbq_run(nullptr, image.data(), 1, logits.data()) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_run(net, nullptr, 1, logits.data()) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_run(net, image.data(), 1, nullptr) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_run(net, nullptr, 0, nullptr) == DBQ_OK);
+    EXPECT(dbq_profile(net, image.data(), nullptr) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_set_threads(net, 0) == DBQ_BAD_ARGUMENT && dbq_set_threads(net, 257) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_layer_info(net, -1, &layer) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_layer_info(net, dbq_layers(net), &layer) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_threads(net) == 1);
+    dbq_free(nullptr);
+}
+
+// Several callers, batches of all sizes, and somebody who changes the number of threads.
+void concurrent_runs(dbq_net* net) {
+    int height, width, channels;
+    dbq_input_shape(net, &height, &width, &channels);
+    constexpr size_t BATCH = 5;
+    const size_t size = dbq_output_size(net);
+    std::vector<uint8_t> images(BATCH * static_cast<size_t>(height * width * channels));
+    for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(i * i >> 3);
+    std::vector<float> expected(BATCH * size);
+    EXPECT(dbq_run(net, images.data(), BATCH, expected.data()) == DBQ_OK);
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 3; ++caller)
+        callers.emplace_back([&] {
+            for (int round = 0; round < 60; ++round) {
+                const size_t count = static_cast<size_t>(round) % BATCH + 1;
+                std::vector<float> logits(count * size);
+                EXPECT(dbq_run(net, images.data(), count, logits.data()) == DBQ_OK);
+                EXPECT(std::memcmp(logits.data(), expected.data(), logits.size() * sizeof(float)) == 0);
+            }
+        });
+    for (int round = 0; round < 60; ++round) EXPECT(dbq_set_threads(net, round % 4 + 1) == DBQ_OK);
+    for (std::thread& caller : callers) caller.join();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    EXPECT(argc == 2);
+    EXPECT(dbq_last_status() == DBQ_OK && std::strlen(dbq_last_error()) == 0);
+    checksums();
+    instruction_sets();
+    memory_plans();
+    dbq_net* net = dbq_load(argv[1]);
+    if (!net) std::fprintf(stderr, "%s\n", dbq_last_error());
+    EXPECT(net);
+    bad_arguments(net);
+    concurrent_runs(net);
+    dbq_free(net);
+    const std::vector<char> content = content_of(argv[1]);
+    dbq_net* copy = dbq_load_memory(content.data(), content.size());
+    EXPECT(copy);
+    dbq_free(copy);
+    std::puts("engine: fine");
+}
