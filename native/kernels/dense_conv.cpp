@@ -16,7 +16,7 @@ constexpr int CHUNK_PAIRS = 64;           // bytes: 255 * 128 < 2^15
 class DenseConv final : public Op {
 public:
     DenseConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
           is_signed_(spec.in_type == Type::I8), bytes_(spec.weights == Weights::Ternary && !is_signed_),
           branches_(spec.branches), groups_(spec.groups), outputs_in_group_(spec.out.channels / spec.groups),
           pairs_(ceil_div(rows_.count(), 2)), spans_(rows_.spans(threads)) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "lines.h"
 #include "outputs.h"
 #include "ranges.h"
 #include "vector_ops.h"
@@ -34,11 +35,12 @@ public:
         const Range channels = part(spec_.in.channels, parts_, task);
         auto pairs = reinterpret_cast<int16_t*>(scratch + line_bytes());
         auto sums = reinterpret_cast<int32_t*>(scratch + line_bytes() + pairs_bytes());
+        std::memset(scratch, 0, line_bytes());
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
                 const int height = std::min(band_, spec_.out.height - first), lines = input_lines(height);
                 for (int i = 0; i < lines; ++i)
-                    copy_line(in[0].plane[c], first * spec_.stride_h + i - spec_.pad_top, scratch + size_t(i) * line_);
+                    copy_phases(in[0].plane[c], first * spec_.stride_h + i - spec_.pad_top, scratch + size_t(i) * line_);
                 interleave(scratch, lines, pairs);
                 for (int m = 0; m < multiplier_; ++m) run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
             }
@@ -110,21 +112,22 @@ private:
             }
     }
 
-    void copy_line(const unsigned char* plane, int y, unsigned char* to) const {
-        if (y < 0 || y >= spec_.in.height) {
-            std::memset(to, 0, line_);
-            return;
-        }
-        const unsigned char* from = plane + size_t(y) * size_t(spec_.in.width);
-        const int columns = int(pitch_), stride = spec_.stride_w;
+    // Only what is inside the image: the padding was cleared before the first channel.
+    void copy_phases(const unsigned char* plane, int y, unsigned char* to) const {
+        const bool inside = y >= 0 && y < spec_.in.height;
+        if (!inside && band_ == spec_.out.height) return;  // no other band has written this line
+        const unsigned char* line = plane + ptrdiff_t(y) * spec_.in.width;
+        const int stride = spec_.stride_w;
         for (const Phase& phase : phases_) {
-            for (int i = 0; i < phase.begin; ++i) to[i] = 0;
-            const unsigned char* first = from + phase.begin * stride + phase.shift;
-            if (stride == 1) std::memcpy(to + phase.begin, first, size_t(phase.end - phase.begin));
-            else if (stride == 2) for (int i = phase.begin; i < phase.end; ++i) to[i] = first[2 * (i - phase.begin)];
-            else for (int i = phase.begin; i < phase.end; ++i) to[i] = first[stride * (i - phase.begin)];
-            for (int i = phase.end; i < columns; ++i) to[i] = 0;
+            const size_t n = size_t(phase.end - phase.begin);
+            unsigned char* const first = to + phase.begin;
+            const ptrdiff_t column = phase.begin * stride + phase.shift;
             to += pitch_;
+            if (n == 0) continue;
+            if (!inside) std::memset(first, 0, n);
+            else if (stride == 1) copy_line(first, line + column, n);
+            else if (stride == 2) simd_.take_even(line + column, n, first);
+            else for (size_t i = 0; i < n; ++i) first[i] = line[column + ptrdiff_t(i) * stride];
         }
     }
 

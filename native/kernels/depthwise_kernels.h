@@ -1,5 +1,17 @@
 // One channel, one kernel: pairs of codes times pairs of taps.
 
+void take_even(const uint8_t* from, size_t n, uint8_t* to) {
+    size_t i = 0;
+    for (; i + 16 < n; i += 16) store_even(to + i, from + 2 * i);
+    // The last ones end with the last byte that may be read: they are the odd ones from one byte earlier.
+    if (n >= 9)
+        for (; i < n; i += 8) {
+            i = i + 8 < n ? i : n - 8;
+            store_odd(to + i, from + 2 * i - 1);
+        }
+    for (; i < n; ++i) to[i] = from[2 * i];
+}
+
 template <bool Signed>
 INLINE void pair_rows_as(const uint8_t* a, const uint8_t* b, size_t n, int16_t* out) {
     for (size_t x = 0; x < n; x += LANES) {

@@ -44,24 +44,37 @@ struct Writer {
     }
 };
 
+// t before the offset, for 16 pixels: one branch after the other.
+struct Terms {
+    f32x8 low, high;
+
+    template <class Sum>
+    INLINE static Terms of(const Sum* sums, f32x8 scale, const Finish& f) {
+        const Sixteen s = load_sums(sums, f);
+        return {to_float(s.low) * scale, to_float(s.high) * scale};
+    }
+    INLINE void add(const Terms& other) {
+        low += other.low;
+        high += other.high;
+    }
+};
+
 template <Type T, int Branches, class Sum>
 void finish_as(const Finish& f) {
     const Writer writer(f);
     const bool bounded = f.bounded;
+    const size_t stride = f.stride;
     const Sum* sums = static_cast<const Sum*>(f.sums);
-    for (int k = 0; k < f.channels; ++k, sums += Branches * f.stride) {
-        f32x8 scale[Branches];
-        for (int j = 0; j < Branches; ++j) scale[j] = broadcast(f.scale[k * Branches + j]);
-        const f32x8 offset = broadcast(f.offset[k]);
-        for (int v = 0; v < f.vectors; ++v) {
-            f32x8 a, b;
-            for (int j = 0; j < Branches; ++j) {
-                const Sixteen s = load_sums(sums + size_t(j) * f.stride + size_t(v) * LANES, f);
-                const f32x8 low = to_float(s.low) * scale[j], high = to_float(s.high) * scale[j];
-                a = j ? a + low : low;
-                b = j ? b + high : high;
-            }
-            writer.write<T>(a + offset, b + offset, bounded, f.out[k], f.pixel + size_t(v) * LANES);
+    for (int k = 0; k < f.channels; ++k, sums += Branches * stride) {
+        const float* const scales = f.scale + k * Branches;
+        const f32x8 scale0 = broadcast(scales[0]), scale1 = broadcast(scales[Branches > 1 ? 1 : 0]),
+                    scale2 = broadcast(scales[Branches > 2 ? 2 : 0]), offset = broadcast(f.offset[k]);
+        unsigned char* const out = f.out[k];
+        for (size_t p = 0; p < size_t(f.vectors) * LANES; p += LANES) {
+            Terms t = Terms::of(sums + p, scale0, f);
+            if (Branches > 1) t.add(Terms::of(sums + stride + p, scale1, f));
+            if (Branches > 2) t.add(Terms::of(sums + 2 * stride + p, scale2, f));
+            writer.write<T>(t.low + offset, t.high + offset, bounded, out, f.pixel + p);
         }
     }
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "lines.h"
 #include "ranges.h"
 
 namespace dbq {
@@ -23,23 +24,11 @@ bool is_pointwise(const ConvSpec& s) {
            s.pad_left == 0 && s.in.height == s.out.height && s.in.width == s.out.width;
 }
 
-// memcpy for the short lines of images: no call, and never a byte too many.
-inline void copy_short(unsigned char* to, const unsigned char* from, size_t n) {
-    if (n >= 16) {
-        for (size_t i = 0; i + 16 <= n; i += 16) std::memcpy(to + i, from + i, 16);
-        std::memcpy(to + n - 16, from + n - 16, 16);
-    } else if (n >= 8) {
-        std::memcpy(to, from, 8);
-        std::memcpy(to + n - 8, from + n - 8, 8);
-    } else {
-        for (size_t i = 0; i < n; ++i) to[i] = from[i];
-    }
-}
-
 }  // namespace
 
-Rows::Rows(const ConvSpec& spec)
-    : spec_(geometry_of(spec)), inputs_(spec.in.channels / spec.groups), direct_(is_pointwise(spec)) {
+Rows::Rows(const ConvSpec& spec, const Simd& simd)
+    : simd_(simd), spec_(geometry_of(spec)), inputs_(spec.in.channels / spec.groups), direct_(is_pointwise(spec)),
+      shifted_(spec.stride_h == 1 && spec.stride_w == 1 && spec.in.width == spec.out.width) {
     for (int kx = 0; kx < spec.kernel_w; ++kx) {
         const int shift = kx * spec.dilation_w - spec.pad_left, stride = spec.stride_w;
         const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), spec.out.width) : 0;
@@ -88,19 +77,40 @@ size_t Rows::scratch_bytes(const std::vector<Span>& spans) const {
     return round_up(size_t(inputs_) * copy_bytes(lines) + PLANE_ALIGNMENT, PLANE_ALIGNMENT);
 }
 
-void Rows::copy_line(const unsigned char* plane, int y, const Column& column, unsigned char* to) const {
-    const size_t width = size_t(spec_.out.width);
-    if (y < 0 || y >= spec_.in.height) {
-        std::memset(to, 0, width);
-        return;
+// Lines [first, first + count) of one column of taps, padded.
+void Rows::copy_lines(const unsigned char* plane, int first, int count, const Column& column, unsigned char* to) const {
+    const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
+    for (int i = 0; i < count; ++i, to += width) {
+        const int y = first + i * spec_.stride_h;
+        if (y < 0 || y >= spec_.in.height || begin == end) {
+            clear_line(to, width);
+            continue;
+        }
+        const unsigned char* from = plane + size_t(y) * size_t(spec_.in.width) + size_t(column.x);
+        clear_line(to, begin);
+        clear_line(to + end, width - end);
+        if (spec_.stride_w == 1) copy_line(to + begin, from, end - begin);
+        else if (spec_.stride_w == 2) simd_.take_even(from, end - begin, to + begin);
+        else for (size_t x = begin; x < end; ++x, from += spec_.stride_w) to[x] = *from;
     }
-    const size_t begin = size_t(column.begin), end = size_t(column.end), stride = size_t(spec_.stride_w);
-    for (size_t i = 0; i < begin; ++i) to[i] = 0;
-    for (size_t i = end; i < width; ++i) to[i] = 0;
-    if (begin == end) return;
-    const unsigned char* from = plane + size_t(y) * size_t(spec_.in.width) + size_t(column.x);
-    if (stride == 1) return copy_short(to + begin, from, end - begin);
-    for (size_t i = begin; i < end; ++i, from += stride) to[i] = *from;
+}
+
+// The same where input and output lines are equally long and there is no stride: the plane, moved by a few
+// pixels, in one piece; then the pixels that crossed an edge are cleared.
+void Rows::shift_lines(const unsigned char* plane, int first, int count, const Column& column, unsigned char* to) const {
+    const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
+    const int top = std::clamp(-first, 0, count), bottom = std::clamp(spec_.in.height - first, top, count);
+    const size_t lines = size_t(bottom - top);
+    std::memset(to, 0, size_t(top) * width);
+    std::memset(to + size_t(bottom) * width, 0, size_t(count - bottom) * width);
+    if (lines == 0) return;
+    to += size_t(top) * width;
+    const unsigned char* from = plane + size_t(first + top) * width + size_t(column.x);
+    std::memcpy(to + begin, from, lines * width - (width - end) - begin);
+    for (size_t x = 0; x < begin; ++x)
+        for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
+    for (size_t x = end; x < width; ++x)
+        for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
 }
 
 void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch, const uint8_t** rows) const {
@@ -116,10 +126,11 @@ void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch
         unsigned char* to = scratch + size_t(c) * copy_bytes(lines);
         for (size_t phase = 0; phase < phases_.size(); ++phase)
             for (size_t kx = 0; kx < columns_.size(); ++kx) {
-                unsigned char* line = to + (phase * columns_.size() + kx) * copy;
-                for (int i = 0; i < copied; ++i, line += width)
-                    copy_line(planes[c], (first + i) * spec_.stride_h + phases_[phase] - spec_.pad_top, columns_[kx],
-                              line);
+                const int top = first * spec_.stride_h + phases_[phase] - spec_.pad_top;
+                unsigned char* const lines_to = to + (phase * columns_.size() + kx) * copy;
+                if (shifted_ && columns_[kx].begin < columns_[kx].end)
+                    shift_lines(planes[c], top, copied, columns_[kx], lines_to);
+                else copy_lines(planes[c], top, copied, columns_[kx], lines_to);
             }
         for (int ky = 0; ky < spec_.kernel_h; ++ky)
             for (size_t kx = 0; kx < columns_.size(); ++kx) {

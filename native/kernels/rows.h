@@ -6,7 +6,7 @@
 // same copy, read from another line.
 #pragma once
 
-#include "../op.h"
+#include "simd.h"
 
 namespace dbq {
 
@@ -17,7 +17,7 @@ struct Span {
 
 class Rows {
 public:
-    explicit Rows(const ConvSpec&);
+    Rows(const ConvSpec&, const Simd&);
 
     int count() const { return inputs_ * spec_.kernel_h * spec_.kernel_w; }
     // Cuts the output into spans for `threads` threads, small enough for their copies to stay in cache.
@@ -31,11 +31,13 @@ private:
         int begin, end, x;  // output columns [begin, end) are inside the image; the first reads column x
     };
     size_t copy_bytes(int lines) const;
-    void copy_line(const unsigned char* plane, int y, const Column&, unsigned char* to) const;
+    void copy_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
+    void shift_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
 
+    const Simd& simd_;
     const ConvSpec spec_;  // without codes
     const int inputs_;
-    const bool direct_;
+    const bool direct_, shifted_;
     std::vector<Column> columns_;  // for each kx
     std::vector<int> phases_;      // remainders of input lines by the stride that taps use
     std::vector<int> phase_of_;    // for each ky: index into phases_

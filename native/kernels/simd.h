@@ -15,16 +15,18 @@ constexpr int LANES = 16;
 
 // The table of sums: three rows a, b, c of codes have 13 sums ±a±b±c with digits in {-1, 0, 1} that differ by
 // more than the sign. Sum number n = 1..13 has the digits of n in balanced ternary, n = d_a + 3 d_b + 9 d_c.
-constexpr int GROUP_ROWS = 3, GROUP_SUMS = 13;
+constexpr int GROUP_ROWS = 3, GROUP_SUMS = 13, MAX_TABLE_VECTORS = 6;
 
-// Consecutive lists with equally many additions and equally many subtractions: branches predict.
+// Lists of table rows are worked on in pairs that have equally many additions and equally many subtractions,
+// the shorter list filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches predict.
 struct Run {
     uint16_t adds = 0, subs = 0;
-    uint32_t lists = 0;
+    uint32_t pairs = 0;
 };
 
-// What one block of groups contributes to all sums: for each list its number, then the positions in the
-// table (in bytes) of the rows to add and of those to subtract.
+// What one block of groups contributes to all sums. The stream holds for each pair the numbers of its two sums,
+// then the positions in the table (in bytes) of the rows to add and of those to subtract, four of the first list,
+// four of the second, and so on; the last up to three likewise.
 struct Lists {
     const Run* runs = nullptr;
     size_t count = 0;
@@ -61,7 +63,8 @@ struct Simd {
     // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes, three at a time, from `pixel` on.
     void (*build_table)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors, int pitch,
                         int16_t* table);
-    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors.
+    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors, up to
+    // MAX_TABLE_VECTORS of them in use.
     void (*add_lists)(const Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh, int16_t* sums);
 
     // Pairs of rows interleaved pixel by pixel, as bytes and as int16: out[pair][pixel][2].
@@ -78,6 +81,8 @@ struct Simd {
     // out[k] = x . weights[k], n a multiple of 16.
     void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out);
 
+    // to[i] = from[2 * i]; reads nothing beyond the last one.
+    void (*take_even)(const uint8_t* from, size_t n, uint8_t* to);
     // out[i] = (a[i], b[i]) as int16, n rounded up to 16.
     void (*pair_rows)(const uint8_t* a, const uint8_t* b, bool is_signed, size_t n, int16_t* out);
     void (*depthwise)(const Depthwise&);

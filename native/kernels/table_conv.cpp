@@ -12,12 +12,14 @@
 namespace dbq {
 namespace {
 
-constexpr int MAX_VECTORS = 4;           // of 16 pixels in a tile
+constexpr int TILE_VECTORS = 4;           // at most MAX_TABLE_VECTORS
 constexpr size_t TABLE_BYTES = 24 * 1024;  // of 32 KB of L1 cache; positions fit 16 bits
 constexpr size_t SUM_BYTES = 512 * 1024;
 constexpr int MIN_SLICE = 64;            // sums: fewer do not pay for building the table again
 
 constexpr int MAX_BLOCK_ROWS = 126;      // a block fits a chunk whatever its weights, see fits()
+
+constexpr uint16_t ZEROS = 0;            // position of a row of zeros: the first of the table
 
 struct Block {
     int first_row = 0, rows = 0, chunk = 0;
@@ -38,10 +40,19 @@ struct List {
     std::vector<uint16_t> adds, subs;
 };
 
+// Four of a, four of b, and so on.
+void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b, std::vector<uint16_t>& to) {
+    for (size_t i = 0; i < a.size(); i += 4) {
+        const size_t end = std::min(i + 4, a.size());
+        to.insert(to.end(), a.data() + i, a.data() + end);
+        to.insert(to.end(), b.data() + i, b.data() + end);
+    }
+}
+
 class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
           is_signed_(spec.in_type == Type::I8), branches_(spec.branches), spans_(rows_.spans(threads)) {
         choose_tile();
         make_slices(spec, threads);
@@ -67,6 +78,7 @@ public:
         auto table = reinterpret_cast<int16_t*>(scratch + pointer_bytes());
         auto sums = reinterpret_cast<int16_t*>(scratch + pointer_bytes() + TABLE_BYTES);
         unsigned char* copies = scratch + pointer_bytes() + TABLE_BYTES + sum_bytes_;
+        std::fill(table, table + pitch_ * LANES, int16_t(0));
         for (int s = range.begin, group = -1; s < range.end; ++s) {
             const Slice& slice = slices_[size_t(s)];
             if (slice.group != group) {
@@ -84,9 +96,9 @@ private:
     void choose_tile() {
         int longest = 0;
         for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), LANES));
-        pitch_ = ceil_div(longest, ceil_div(longest, MAX_VECTORS));
+        pitch_ = ceil_div(longest, ceil_div(longest, TILE_VECTORS));
         const int row_bytes = pitch_ * LANES * int(sizeof(int16_t));
-        block_rows_ = std::min(int(TABLE_BYTES) / (GROUP_SUMS * row_bytes) * GROUP_ROWS, MAX_BLOCK_ROWS);
+        block_rows_ = std::min((int(TABLE_BYTES) / row_bytes - 1) / GROUP_SUMS * GROUP_ROWS, MAX_BLOCK_ROWS);
     }
 
     void make_slices(const ConvSpec& spec, int threads) {
@@ -94,7 +106,7 @@ private:
         // Chunks of 128 taps at worst; all sums of a slice should stay in the L2 cache.
         const size_t list_bytes = size_t(ceil_div(rows_.count(), 128)) * size_t(pitch_) * LANES * sizeof(int16_t);
         const int cached = std::max(MIN_SLICE, int(SUM_BYTES / list_bytes));
-        int pieces = ceil_div(lists, std::min(cached, 65535));
+        int pieces = ceil_div(lists, std::min(cached, 65534));
         const int wanted = 2 * threads;
         if (threads > 1 && int(spans_.size()) * spec.groups < wanted) {
             const int for_threads = ceil_div(wanted, int(spans_.size()) * spec.groups);
@@ -112,7 +124,7 @@ private:
             }
         parts_ = threads > 1 ? std::min(int(slices_.size()), ceil_div(3 * threads, int(spans_.size()))) : 1;
         for (const Slice& s : slices_) {
-            const size_t rows = size_t(s.channels) * size_t(branches_) * size_t(s.chunks);
+            const size_t rows = size_t(s.channels * branches_ + 1) * size_t(s.chunks);
             sum_bytes_ = std::max(sum_bytes_, rows * size_t(pitch_) * LANES * sizeof(int16_t));
         }
     }
@@ -165,7 +177,7 @@ private:
             int n = 0;
             for (int r = 0, weight = 1; r < GROUP_ROWS && i + r < rows; ++r, weight *= 3) n += weight * codes[i + r];
             if (n == 0) continue;
-            const int row = i / GROUP_ROWS * GROUP_SUMS + std::abs(n) - 1;
+            const int row = 1 + i / GROUP_ROWS * GROUP_SUMS + std::abs(n) - 1;
             (n > 0 ? list.adds : list.subs).push_back(uint16_t(row * pitch_ * LANES * int(sizeof(int16_t))));
         }
         return list;
@@ -177,19 +189,35 @@ private:
             List list = list_of(codes_of(spec, slice, l) + block.first_row, block.rows, l);
             if (block.fresh || !list.adds.empty() || !list.subs.empty()) lists.push_back(std::move(list));
         }
+        if (lists.size() % 2) lists.push_back(list_of(nullptr, 0, slice.channels * branches_));  // nobody reads it
         std::stable_sort(lists.begin(), lists.end(), [](const List& a, const List& b) {
             return a.adds.size() != b.adds.size() ? a.adds.size() < b.adds.size() : a.subs.size() < b.subs.size();
         });
+        std::vector<std::pair<List, List>> pairs;
+        for (size_t i = 0; i < lists.size(); i += 2) {
+            List &a = lists[i], &b = lists[i + 1];
+            const size_t adds = std::max(a.adds.size(), b.adds.size()), subs = std::max(a.subs.size(), b.subs.size());
+            for (List* list : {&a, &b}) {
+                list->adds.resize(adds, ZEROS);
+                list->subs.resize(subs, ZEROS);
+            }
+            pairs.emplace_back(std::move(a), std::move(b));
+        }
+        std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) {
+            const List &x = a.first, &y = b.first;
+            return x.adds.size() != y.adds.size() ? x.adds.size() < y.adds.size() : x.subs.size() < y.subs.size();
+        });
         block.run = slice.runs.size();
         block.stream = slice.stream.size();
-        for (const List& list : lists) {
-            const uint16_t adds = uint16_t(list.adds.size()), subs = uint16_t(list.subs.size());
-            const bool same = slice.runs.size() > block.run && slice.runs.back().adds == adds && slice.runs.back().subs == subs;
-            if (!same) slice.runs.push_back({adds, subs, 0});
-            ++slice.runs.back().lists;
-            slice.stream.push_back(list.number);
-            slice.stream.insert(slice.stream.end(), list.adds.begin(), list.adds.end());
-            slice.stream.insert(slice.stream.end(), list.subs.begin(), list.subs.end());
+        for (const auto& [a, b] : pairs) {
+            const uint16_t adds = uint16_t(a.adds.size()), subs = uint16_t(a.subs.size());
+            const bool first = slice.runs.size() == block.run;
+            if (first || slice.runs.back().adds != adds || slice.runs.back().subs != subs)
+                slice.runs.push_back({adds, subs, 0});
+            ++slice.runs.back().pairs;
+            slice.stream.insert(slice.stream.end(), {a.number, b.number});
+            append_interleaved(a.adds, b.adds, slice.stream);
+            append_interleaved(a.subs, b.subs, slice.stream);
         }
         block.runs = slice.runs.size() - block.run;
         slice.blocks.push_back(block);
@@ -198,18 +226,18 @@ private:
     void run_slice(const Slice& slice, Span span, const uint8_t** rows, int16_t* table, int16_t* sums,
                    const Planes* out) const {
         const int total = ceil_div(int(span.pixels), LANES), tiles = ceil_div(total, pitch_);
-        const size_t chunk_stride = size_t(slice.channels * branches_) * size_t(pitch_ * LANES);
+        const size_t row = size_t(pitch_) * LANES, chunk_stride = size_t(slice.channels * branches_ + 1) * row;
         for (int t = 0; t < tiles; ++t) {
             const Range tile = part(total, tiles, t);
             for (const Block& block : slice.blocks) {
                 simd_.build_table(rows + block.first_row, block.rows, is_signed_, size_t(tile.begin) * LANES,
-                                  tile.size(), pitch_, table);
+                                  tile.size(), pitch_, table + row);
                 const Lists lists = {slice.runs.data() + block.run, block.runs, slice.stream.data() + block.stream};
                 simd_.add_lists(lists, table, tile.size(), pitch_, block.fresh, sums + size_t(block.chunk) * chunk_stride);
             }
             Finish finish;
             finish.sums = sums;
-            finish.stride = size_t(pitch_ * LANES);
+            finish.stride = row;
             finish.chunks = slice.chunks;
             finish.chunk_stride = chunk_stride;
             finish.channels = slice.channels;

@@ -21,6 +21,10 @@ INLINE void store(void* p, V v) {
 
 #if defined(__AVX2__)
 
+// Hides where a value came from: sums are then made in the order written, each addition with its operand
+// from memory in one instruction, and not regrouped into more instructions.
+INLINE void keep(i16x16& v) { asm("" : "+x"(v)); }
+
 INLINE __m256i bits(i16x16 v) { return reinterpret_cast<__m256i>(v); }
 INLINE __m256i bits(i32x8 v) { return reinterpret_cast<__m256i>(v); }
 INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -76,6 +80,16 @@ INLINE i16x16 dot_byte_pairs(i16x16 codes, i16x16 weights) {
 INLINE void store_pairs(uint8_t* out, const uint8_t* a, const uint8_t* b) {
     store128(out, _mm_unpacklo_epi8(load128(a), load128(b)));
     store128(out + 16, _mm_unpackhi_epi8(load128(a), load128(b)));
+}
+
+// Every second of 32 bytes, and of 16 bytes the others.
+INLINE void store_even(uint8_t* to, const uint8_t* from) {
+    const __m128i even = _mm_set1_epi16(0xff);
+    store128(to, _mm_packus_epi16(_mm_and_si128(load128(from), even), _mm_and_si128(load128(from + 16), even)));
+}
+INLINE void store_odd(uint8_t* to, const uint8_t* from) {
+    const __m128i odd = _mm_srli_epi16(load128(from), 8);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(odd, odd));
 }
 
 #endif

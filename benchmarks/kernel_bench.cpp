@@ -1,0 +1,174 @@
+// How fast the kernels of the engine are, layer by layer, one thread.
+//
+//     kernel_bench [NAME...]      groups of layers whose name contains one of the words; all without words
+//
+// Build it with native/make_ops.cpp and native/kernels/*.cpp (-std=c++17 -O3 -ffp-contract=off, and -mavx2
+// for the files named *_avx2.cpp).
+//
+// "limit" is the share of what the load ports allow a table of sums to reach: two loads a cycle, each
+// serving three weights of 16 pixels, if no weights are zero. Zeros (44 % here) allow up to 1.09.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "../native/op.h"
+
+namespace {
+
+using namespace dbq;
+using Clock = std::chrono::steady_clock;
+
+constexpr int ZERO_PERCENT = 44;
+constexpr double BUDGET = 0.05;  // seconds for one layer
+
+std::mt19937 generator(1);
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Cycles a second: a chain of dependent additions takes one each.
+double clock_rate() {
+    double best = 0;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+        const long steps = 10'000'000;
+        long x = 1;
+        const auto start = Clock::now();
+        for (long i = 0; i < steps; ++i) {
+            x += i;
+#if defined(__GNUC__)
+            asm volatile("" : "+r"(x));
+#endif
+        }
+        best = std::max(best, double(steps) / seconds_since(start));
+    }
+    return best;
+}
+
+struct Tensor {
+    std::vector<unsigned char*> planes;
+    Tensor(int channels, Type type, size_t pixels) {
+        for (int c = 0; c < channels; ++c) {
+            const size_t bytes = plane_bytes(type, pixels);
+            planes.push_back(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, bytes)));
+            for (size_t i = 0; i < bytes; ++i) planes.back()[i] = static_cast<unsigned char>(generator());
+        }
+    }
+    Tensor(const Tensor&) = delete;
+    ~Tensor() { for (unsigned char* p : planes) std::free(p); }
+};
+
+struct Layer {
+    int in, out, size, kernel, stride, groups, times;
+};
+
+struct Network {
+    const char* name;
+    Weights weights;
+    int branches;
+    std::vector<Layer> layers;
+};
+
+ConvSpec spec_of(const Layer& layer, const Network& network) {
+    ConvSpec s;
+    s.in = {layer.in, layer.size, layer.size};
+    const int out = (layer.size - 1) / layer.stride + 1;
+    s.out = {layer.out, out, out};
+    s.kernel_h = s.kernel_w = layer.kernel;
+    s.stride_h = s.stride_w = layer.stride;
+    s.pad_top = s.pad_left = (layer.kernel - 1) / 2;
+    s.groups = layer.groups;
+    s.weights = network.weights;
+    s.branches = network.branches;
+    s.codes.resize(size_t(s.branches * s.out.channels) * size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w));
+    for (int8_t& code : s.codes) {
+        const bool zero = generator() % 100 < ZERO_PERCENT;
+        code = s.weights == Weights::Fixed ? int8_t(generator() % 255) : zero ? int8_t(0) : generator() & 1 ? int8_t(1) : int8_t(-1);
+    }
+    Output output;
+    output.high = 255;
+    output.scale.assign(size_t(s.out.channels * s.branches), 0.03f);
+    output.offset.assign(size_t(s.out.channels), 1.5f);
+    s.outputs.push_back(output);
+    return s;
+}
+
+// The fastest of many runs.
+double time_of(const Op& op, const ConvSpec& s) {
+    const Tensor in(s.in.channels, s.in_type, s.in.pixels()), out(s.out.channels, Type::U8, s.out.pixels());
+    const Planes from = {in.planes.data()}, to = {out.planes.data()};
+    const size_t bytes = (op.scratch_bytes() + 127) / 64 * 64;
+    unsigned char* scratch = static_cast<unsigned char*>(std::aligned_alloc(64, bytes));
+    double best = 1e9;
+    const auto begin = Clock::now();
+    for (int repeat = 0; repeat < 5 || seconds_since(begin) < BUDGET; ++repeat) {
+        const auto start = Clock::now();
+        for (int task = 0; task < op.tasks(); ++task) op.run(task, &from, &to, scratch);
+        best = std::min(best, seconds_since(start));
+    }
+    std::free(scratch);
+    return best;
+}
+
+void measure(const Network& network, double clock) {
+    std::printf("\n%s\n%34s %10s %8s %6s\n", network.name, "", "us", "GMAC/s", "limit");
+    double total = 0, total_macs = 0;
+    for (const Layer& layer : network.layers) {
+        const ConvSpec s = spec_of(layer, network);
+        const auto op = make_conv(s, Isa::Avx2, 1);
+        const double seconds = time_of(*op, s);
+        const double macs = double(s.codes.size()) * double(s.out.pixels());
+        char name[64];
+        std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel, layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
+        std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9, macs / seconds / (2 * 48 * clock), op->kernel().c_str(), layer.times);
+        total += seconds * layer.times;
+        total_macs += macs * layer.times;
+    }
+    std::printf("%-34s %10.1f %8.1f %6.2f\n", "total", total * 1e6, total_macs / total / 1e9, total_macs / total / (2 * 48 * clock));
+}
+
+const std::vector<Layer> MOBILENET_V1 = {
+    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},   {128, 128, 56, 1, 1, 1, 1}, {128, 256, 28, 1, 1, 1, 1},  {256, 256, 28, 1, 1, 1, 1},
+    {256, 512, 14, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
+const std::vector<Layer> MOBILENET_V1_QUARTER = {
+    {8, 16, 112, 1, 1, 1, 1},  {16, 32, 56, 1, 1, 1, 1},   {32, 32, 56, 1, 1, 1, 1},  {32, 64, 28, 1, 1, 1, 1},  {64, 64, 28, 1, 1, 1, 1},
+    {64, 128, 14, 1, 1, 1, 1}, {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
+const std::vector<Layer> MOBILENET_V2 = {
+    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1}, {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
+    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1}, {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
+    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1}, {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1}, {320, 1280, 7, 1, 1, 1, 1}};
+const std::vector<Layer> SHUFFLENET_V2 = {
+    {24, 58, 56, 1, 1, 1, 1}, {58, 58, 28, 1, 1, 1, 8}, {116, 116, 14, 1, 1, 1, 16}, {232, 232, 7, 1, 1, 1, 8}, {464, 1024, 7, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET20 = {
+    {16, 16, 32, 3, 1, 1, 6}, {16, 32, 32, 3, 2, 1, 1}, {32, 32, 16, 3, 1, 1, 5}, {32, 64, 16, 3, 2, 1, 1}, {64, 64, 8, 3, 1, 1, 5}};
+const std::vector<Layer> DEPTHWISE = {
+    {32, 32, 112, 3, 1, 32, 1}, {64, 64, 112, 3, 2, 64, 1}, {128, 128, 56, 3, 1, 128, 1}, {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1},
+    {256, 256, 28, 3, 2, 256, 1}, {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
+const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1}, {3, 16, 32, 3, 1, 1, 1}, {3, 64, 224, 7, 2, 1, 1}, {128, 128, 28, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1}, {1024, 1000, 1, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4}, {64, 128, 56, 3, 2, 1, 1}, {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1}, {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1}, {512, 512, 7, 3, 1, 1, 3}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const double clock = clock_rate();
+    std::printf("%.2f GHz, one thread, %d %% zeros\n", clock / 1e9, ZERO_PERCENT);
+    const std::vector<Network> networks = {
+        {"mobilenetv1-2t: pointwise, two branches", Weights::Ternary, 2, MOBILENET_V1},
+        {"mobilenetv1-1t: pointwise, one branch", Weights::Ternary, 1, MOBILENET_V1},
+        {"mobilenetv1-quarter-2t: pointwise of width 0.25", Weights::Ternary, 2, MOBILENET_V1_QUARTER},
+        {"mobilenetv2-2t: pointwise", Weights::Ternary, 2, MOBILENET_V2},
+        {"mobilenetv2-1t: pointwise", Weights::Ternary, 1, MOBILENET_V2},
+        {"shufflenetv2-2t: pointwise", Weights::Ternary, 2, SHUFFLENET_V2},
+        {"resnet20-1t: 3x3", Weights::Ternary, 1, RESNET20},
+        {"resnet20-2t: 3x3", Weights::Ternary, 2, RESNET20},
+        {"resnet18-1t: 3x3", Weights::Ternary, 1, RESNET18},
+        {"depthwise: MobileNetV1, 8 bit", Weights::Fixed, 1, DEPTHWISE},
+        {"fixed: first layers, convolutions, a classifier, 8 bit", Weights::Fixed, 1, FIXED},
+    };
+    for (const Network& network : networks) {
+        bool wanted = argc == 1;
+        for (int i = 1; i < argc; ++i) wanted |= std::strstr(network.name, argv[i]) != nullptr;
+        if (wanted) measure(network, clock);
+    }
+}
