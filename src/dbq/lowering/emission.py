@@ -27,7 +27,7 @@ from dbq.program import CODE_RANGE, Lookup, Operation, Program, Requantize, Resu
 WIDEST = CODE_RANGE["i16"][1]
 # A sum of many residuals may in theory grow far beyond what is ever seen. Its 16-bit codes cover this
 # many times the range in which its readers clip it; their step is then still 32 times finer.
-HEADROOM = 4.0
+HEADROOM = 2.0
 # Of a value that passes through concatenations and is read by more than this many quantizers, one wide
 # copy is kept, from which each reader makes its own codes.
 MOST_COPIES = 2

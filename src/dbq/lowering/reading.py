@@ -143,6 +143,7 @@ MOVING: frozenset[Op] = frozenset(
 HANDLERS: dict[Op, Callable[..., Any]] = {
     QuantConv2d: weighted.convolution,
     QuantLinear: weighted.linear,
+    **dict.fromkeys((nn.Conv2d, nn.Linear), weighted.refuse_float),
     **dict.fromkeys(RELU, joining.rectify),
     **dict.fromkeys(RELU6, joining.rectify6),
     **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d, torch.clone,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from dbq.program import Convolution, Operation, Requantize, Result, Shape, Windo
 
 # A batch norm's output is taken to stay within beta +- 16 gamma: for any distribution at most one value
 # in 256 lies outside (Chebyshev), for a normal one none. Only 16-bit codes use it.
-DEVIATIONS = 16.0
+DEVIATIONS = 8.0
 PLANS = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
 
 
@@ -64,6 +65,13 @@ def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
     return _weighted(site, layer, value, window, (0, 0), 1)
 
 
+def refuse_float(site: Site, *_: Any) -> NoReturn:
+    raise LoweringError(
+        f"{site.name} has float weights: prepare the network with a plan that gives every layer a "
+        f"precision, {PLANS}"
+    )
+
+
 def _weighted(
     site: Site,
     layer: QuantConv2d | QuantLinear,
@@ -75,10 +83,7 @@ def _weighted(
     read = Reading(value, _input_codes(site.name, layer))
     quantizer = layer.weight_quantizer
     if quantizer is None:
-        raise LoweringError(
-            f"{site.name} has float weights: prepare the network with a plan that gives every layer "
-            f"a precision, {PLANS}"
-        )
+        refuse_float(site)
     kernels = layer.weight.shape[0]
     codes = quantizer.codes(layer.weight).cpu().numpy()
     codes = codes.reshape(len(codes), kernels, -1, *window.kernel)

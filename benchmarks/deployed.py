@@ -1,0 +1,91 @@
+"""Trained networks as .dbq files, against torch: top-1 on all of CIFAR-10's test images.
+
+python benchmarks/deployed.py --data DIR [--runs runs/cifar10]
+
+Each run of benchmarks/cifar10.py with 8-bit activations is exported, run by the native engine on all
+10,000 test images, and compared with torch's eval(), image by image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from machine import save
+
+from dbq.data import load_data, normalisation
+from dbq.deployment import program_of_run
+from dbq.fileformat import save as save_program
+from dbq.lowering import denormalise
+from dbq.models import put_state
+from dbq.runtime.native import load
+from dbq.training.build import quantized_network
+from dbq.training.rundir import read_network
+
+RUNS = ("resnet20-2t-a8-0", "resnet20-1t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
+BATCH = 250
+
+
+@torch.no_grad()
+def compare(run: Path, data: str) -> dict[str, Any]:
+    """Accuracy of both, and the number of images they classify differently."""
+    tensors, recipe, _ = read_network(run)
+    program = program_of_run(run, data)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "net.dbq"
+        size = save_program(program, path)
+        net = load(path, threads=2)
+    from dataclasses import replace
+
+    options = replace(recipe.data, directory=data)
+    _, test = load_data(options)
+    model = quantized_network(recipe, len(test.classes), start=False)
+    put_state(model, tensors, str(run))
+    model.eval()
+    mean, std = normalisation(options)
+    counts = np.zeros(3, int)  # right by torch, right by libdbq, different
+    for batch in test.batches(torch.split(torch.arange(len(test)), BATCH)):
+        by_torch = model(batch.images).argmax(1).numpy()
+        by_engine = net(denormalise(batch.images, mean, std)).argmax(1)
+        labels = batch.labels.numpy()
+        counts += [(by_torch == labels).sum(), (by_engine == labels).sum(), (by_torch != by_engine).sum()]
+    images = len(test)
+    return {
+        "run": run.name,
+        "plan": recipe.plan.name,
+        "images": images,
+        "torch_top1": 100 * counts[0] / images,
+        "engine_top1": 100 * counts[1] / images,
+        "different_classes": int(counts[2]),
+        "bytes": size,
+        "agreement": program.facts["agreement"],
+        "isa": net.isa,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
+    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
+    arguments = parser.parse_args()
+    rows = []
+    for name in RUNS:
+        if not (arguments.runs / name / "result.json").exists():
+            print(f"{name}: not finished, left out; see benchmarks/cifar10.py", file=sys.stderr)
+            continue
+        rows.append(compare(arguments.runs / name, arguments.data))
+        print(
+            "{run}: torch {torch_top1:.2f} %, libdbq {engine_top1:.2f} %, {different_classes} of {images} "
+            "images differ, {bytes:,} bytes".format(**rows[-1])
+        )
+    if rows:
+        print(save("deployed", "python benchmarks/deployed.py", rows=rows))
+
+
+if __name__ == "__main__":
+    main()

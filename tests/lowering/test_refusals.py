@@ -1,0 +1,116 @@
+"""What cannot be lowered is named: the node, the operation, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dbq
+from dbq.errors import LoweringError
+from dbq.lowering import lower
+
+FX8 = dbq.Plan("all", default=dbq.LayerPlan.of("8b", 8))
+
+
+def conv(inside: int = 4, outside: int = 4) -> nn.Conv2d:
+    return nn.Conv2d(inside, outside, 3, padding=1)
+
+
+class Between(nn.Module):
+    """Two convolutions with `middle` between them."""
+
+    def __init__(self, middle: Callable[[Tensor], Tensor] | nn.Module) -> None:
+        super().__init__()
+        self.first, self.last = conv(3), conv()
+        self.middle = middle
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.middle(self.first(x)))
+
+
+def lowered(model: nn.Module, plan: dbq.Plan | str = FX8, calibrated: bool = True) -> dbq.Program:
+    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    dbq.prepare(model, plan, x)
+    if calibrated:
+        dbq.calibrate(model, [x])
+    return lower(model, x, report=None)
+
+
+REFUSED: list[tuple[nn.Module, str]] = [
+    (Between(nn.Sigmoid()), "middle: Sigmoid cannot be lowered; known are"),
+    (Between(torch.tanh), "tanh: tanh cannot be lowered"),
+    (Between(lambda x: x * x), "mul: mul cannot be lowered"),
+    (Between(nn.AdaptiveAvgPool2d(3)), "middle pools 8 x 8 to 3 x 3: windows of unlike size"),
+    (Between(nn.AvgPool2d(3, 1, 1, count_include_pad=False)), "divisor changes at the border"),
+    (Between(nn.MaxPool2d(2, dilation=2)), "middle: max pooling with dilation"),
+    (nn.Sequential(conv(3), nn.PixelShuffle(2), conv(1)), "1: PixelShuffle cannot be lowered"),
+    (Between(lambda x: x.transpose(2, 3)), "last reads transpose, a rearrangement of pixels"),
+    (Between(lambda x: x.mean(3, keepdim=True)), "mean: mean over 3; expected height and width"),
+    (Between(lambda x: x + x[:, :1]), r"add adds \[4, 8, 8\] and \[1, 8, 8\]"),
+    (Between(lambda x: torch.cat([x, x], 2)), "concatenates along dimension 2, expected channels"),
+    (Between(nn.BatchNorm2d(4, track_running_stats=False)), "middle keeps no running statistics"),
+    (nn.Sequential(conv(3), nn.Softmax(1)), "1: Softmax cannot be lowered"),
+    (nn.Sequential(conv(3), nn.ReLU()), "ends with an activation after 0, expected a linear output"),
+    (nn.Sequential(nn.BatchNorm2d(3), conv(3)), "0 scales the image itself; give `mean` and `std`"),
+    (nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), "0 pads by reflect"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "message"), REFUSED, ids=[m[:30] for _, m in REFUSED])
+def test_refused_by_name(model: nn.Module, message: str) -> None:
+    with pytest.raises(LoweringError, match=message) as caught:
+        lowered(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_float_weights_name_a_plan() -> None:
+    with pytest.raises(LoweringError, match=r"first has float weights.*dbq-2t-4"):
+        lowered(Between(nn.ReLU()), dbq.Plan("one", names={"last": dbq.LayerPlan.of("2T", 8)}))
+    for weight, input, message in (
+        ("float", 8, "has float weights"),
+        ("2T", "float", "reads float"),
+    ):
+        mixed = dbq.Plan("mixed", default=dbq.LayerPlan.of(weight, input),
+                         names={"last": dbq.LayerPlan.of("2T", 8)})  # fmt: skip
+        with pytest.raises(LoweringError, match=f"first {message}"):
+            lowered(Between(nn.ReLU()), mixed)
+
+
+def test_ranges_must_be_known() -> None:
+    with pytest.raises(LoweringError, match=r"first has seen no data.*calibrate"):
+        lowered(Between(nn.ReLU()), calibrated=False)
+
+
+def test_a_tensor_overwritten_in_place_is_noticed() -> None:
+    """torch reads the rectified tensor twice; the graph does not say so, the comparison does."""
+
+    def twice(x: Tensor) -> Tensor:
+        y = torch.relu_(x)
+        return x + y
+
+    with pytest.raises(LoweringError, match=r"off by .* codes, expected 1 at most"):
+        lowered(Between(twice))
+
+
+def test_what_lower_is_given() -> None:
+    model = Between(nn.ReLU())
+    with pytest.raises(LoweringError, match=r"expected \[N, C, H, W\]"):
+        lower(model, torch.zeros(3, 8, 8))
+    with pytest.raises(LoweringError, match="expected 3 numbers each"):
+        lower(model, torch.zeros(1, 3, 8, 8), mean=(0.5,), std=(0.5,))
+
+
+def test_a_network_that_branches_on_values() -> None:
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = conv(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.conv(x) if x.sum() > 0 else x
+
+    with pytest.raises(LoweringError, match=r"Branching cannot be traced by torch\.fx"):
+        lowered(Branching())
