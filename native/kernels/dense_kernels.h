@@ -5,7 +5,9 @@ void pair_bytes(const uint8_t* const* rows, int count, size_t pixel, int vectors
     for (int first = 0; first < count; first += 2)
         for (int v = 0; v < vectors; ++v, out += 2 * LANES) {
             const uint8_t* second = first + 1 < count ? rows[first + 1] + pixel + v * LANES : zeros;
-            store_pairs(out, rows[first] + pixel + v * LANES, second);
+            const u8x16 a = load<u8x16>(rows[first] + pixel + v * LANES), b = load<u8x16>(second);
+            store(out, zip_low(a, b));
+            store(out + LANES, zip_high(a, b));
         }
 }
 
@@ -15,10 +17,9 @@ void pair_words_as(const uint8_t* const* rows, int count, size_t pixel, int vect
     for (int first = 0; first < count; first += 2)
         for (int v = 0; v < vectors; ++v, out += 2 * LANES) {
             const uint8_t* second = first + 1 < count ? rows[first + 1] + pixel + v * LANES : zeros;
-            uint8_t pairs[2 * LANES];
-            store_pairs(pairs, rows[first] + pixel + v * LANES, second);
-            store(out, load_codes<Signed>(pairs));
-            store(out + LANES, load_codes<Signed>(pairs + LANES));
+            const u8x16 a = load<u8x16>(rows[first] + pixel + v * LANES), b = load<u8x16>(second);
+            store(out, widen<Signed>(zip_low(a, b)));
+            store(out + LANES, widen<Signed>(zip_high(a, b)));
         }
 }
 

@@ -1,11 +1,11 @@
-// Depthwise convolution: every output reads one input channel. Lines of a channel are padded, split by the
-// remainder of their columns by the stride, and interleaved with the line one tap below: a multiply-add of
-// int16 pairs then serves two taps at once, exactly, whatever the weights.
+// Depthwise convolution: every output reads one input channel. A multiply-add of int16 pairs serves two taps at
+// once, exactly, whatever the weights; so pairs are taps above each other: lines of the image are interleaved
+// with the line one tap below, widened, padded, and split by the remainder of their columns by the stride.
+// Without a vertical stride, the same pairs (line 2i, line 2i + 1) serve two lines of the output.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "lines.h"
 #include "outputs.h"
 #include "ranges.h"
 #include "vector_ops.h"
@@ -19,29 +19,33 @@ class DepthwiseConv final : public Op {
 public:
     DepthwiseConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)), spec_(without_weights(spec)),
-          multiplier_(spec.out.channels / spec.in.channels), pair_lines_(ceil_div(spec.kernel_h, 2)),
-          parts_(parts_for(spec.in.channels, threads)) {
+          multiplier_(spec.out.channels / spec.in.channels),
+          lines_at_once_(spec.stride_h == 1 && spec.dilation_h == 1 ? 2 : 1),
+          pair_lines_(ceil_div(spec.kernel_h + lines_at_once_ - 1, 2)),
+          step_(std::gcd(lines_at_once_ * spec.stride_h, 2 * spec.dilation_h)), parts_(parts_for(spec.in.channels, threads)) {
         find_phases();
         choose_band();
         pack(spec);
     }
 
     int tasks() const override { return parts_; }
-    size_t scratch_bytes() const override { return line_bytes() + pairs_bytes() + branch_bytes() * size_t(spec_.branches); }
+    size_t scratch_bytes() const override {
+        return 3 * line_bytes() + pairs_bytes() + branch_bytes() * size_t(spec_.branches);
+    }
     std::string kernel() const override { return std::string("depthwise ") + simd_.name; }
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const Range channels = part(spec_.in.channels, parts_, task);
-        auto pairs = reinterpret_cast<int16_t*>(scratch + line_bytes());
-        auto sums = reinterpret_cast<int32_t*>(scratch + line_bytes() + pairs_bytes());
-        std::memset(scratch, 0, line_bytes());
+        const Lines lines = {scratch, scratch + line_bytes(), scratch + 2 * line_bytes()};
+        auto pairs = reinterpret_cast<int16_t*>(scratch + 3 * line_bytes());
+        auto sums = reinterpret_cast<int32_t*>(scratch + 3 * line_bytes() + pairs_bytes());
+        // Zeros outside of the image; only what is inside is written later.
+        std::memset(scratch, 0, 3 * line_bytes() + pairs_bytes());
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
-                const int height = std::min(band_, spec_.out.height - first), lines = input_lines(height);
-                for (int i = 0; i < lines; ++i)
-                    copy_phases(in[0].plane[c], first * spec_.stride_h + i - spec_.pad_top, scratch + size_t(i) * line_);
-                interleave(scratch, lines, pairs);
+                const int height = std::min(band_, spec_.out.height - first);
+                interleave(in[0].plane[c], first * spec_.stride_h - spec_.pad_top, pair_lines_in(height), lines, pairs);
                 for (int m = 0; m < multiplier_; ++m) run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
             }
     }
@@ -49,6 +53,9 @@ public:
 private:
     struct Phase {
         int shift, begin, end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
+    };
+    struct Lines {
+        unsigned char *zeros, *above, *below;
     };
 
     static ConvSpec without_weights(ConvSpec spec) {
@@ -58,10 +65,10 @@ private:
     }
 
     void find_phases() {
-        const int stride = spec_.stride_w, furthest = (spec_.kernel_w - 1) * spec_.dilation_w / stride;
-        const int columns = spec_.out.width + furthest;
-        // Room for the last vector of 8 sums to read on.
-        pitch_ = round_up(size_t(columns) + 8, LANES);
+        const int stride = spec_.stride_w;
+        columns_ = spec_.out.width + (spec_.kernel_w - 1) * spec_.dilation_w / stride;
+        // Room for whole vectors: 16 pixels are written at a time, and 8 read.
+        pitch_ = round_up(size_t(columns_) + LANES, LANES);
         std::vector<int> remainders, column_of;
         for (int kx = 0; kx < spec_.kernel_w; ++kx) {
             const int remainder = kx * spec_.dilation_w % stride;
@@ -70,79 +77,114 @@ private:
             if (found != remainders.end()) continue;
             remainders.push_back(remainder);
             const int shift = remainder - spec_.pad_left;
-            const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), columns) : 0;
-            const int end = spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns) : 0;
+            const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), columns_) : 0;
+            const int end = spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns_) : 0;
             phases_.push_back({shift, begin, std::max(begin, end)});
         }
         line_ = phases_.size() * pitch_;
         for (int m = 0; m < pair_lines_; ++m)
-            for (const int column : column_of) taps_.push_back(2 * m * spec_.dilation_h * int(line_) + column);
+            for (const int column : column_of) taps_.push_back(pair_line_at(0, m) * int(line_) + column);
     }
 
-    int input_lines(int height) const { return (height - 1) * spec_.stride_h + (spec_.kernel_h - 1) * spec_.dilation_h + 1; }
+    // Pair i of a band is made of its input lines i * step_ and i * step_ + dilation. Output line y reads as its
+    // pair of taps number m:
+    int pair_line_at(int y, int m) const {
+        return (y / lines_at_once_ * lines_at_once_ * spec_.stride_h + 2 * m * spec_.dilation_h) / step_;
+    }
+    int pair_lines_in(int height) const { return pair_line_at(height - 1, pair_lines_ - 1) + 1; }
 
-    // As many output lines as fit; whole vectors, so that the next band begins at a multiple of 16 pixels.
+    // As many output lines as fit; whole vectors, so that the next band begins at a multiple of 16 pixels, and an
+    // even number, so that it begins with a first line of two.
     void choose_band() {
-        const int step = std::lcm(spec_.out.width, LANES) / spec_.out.width;
+        const int step = std::lcm(std::lcm(spec_.out.width, LANES) / spec_.out.width, 2);
         band_ = step;
-        while (band_ < spec_.out.height && size_t(input_lines(band_ + step)) * line_ * 4 <= BAND_BYTES) band_ += step;
+        while (band_ < spec_.out.height && size_t(pair_lines_in(band_ + step)) * line_ * 4 <= BAND_BYTES) band_ += step;
         band_ = std::min(band_, spec_.out.height);
     }
 
-    // Interleaving reads one tap below the last line, and whole vectors.
+    // An input line, or one of its phases, and what vectors read behind it.
     size_t line_bytes() const {
-        return round_up(size_t(input_lines(band_) + spec_.dilation_h) * line_ + LANES, PLANE_ALIGNMENT);
+        return round_up(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * LANES, PLANE_ALIGNMENT);
     }
-    size_t pairs_bytes() const { return round_up(size_t(input_lines(band_)) * line_ * 4 + 64, PLANE_ALIGNMENT); }
+    size_t pairs_bytes() const { return round_up(size_t(pair_lines_in(band_)) * line_ * 4, PLANE_ALIGNMENT); }
     size_t branch_bytes() const {
         return round_up((size_t(band_) * size_t(spec_.out.width) + LANES) * sizeof(int32_t), PLANE_ALIGNMENT);
     }
 
-    // weights[k][j][pair of lines][kx][2]; an odd last line is paired with zeros.
+    // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same pairs.
     void pack(const ConvSpec& spec) {
         const int kh = spec.kernel_h, kw = spec.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k)
             for (int j = 0; j < spec.branches; ++j) {
                 const int8_t* codes = &spec.codes[size_t(j * spec.out.channels + k) * size_t(kh * kw)];
-                for (int m = 0; m < pair_lines_; ++m)
-                    for (int kx = 0; kx < kw; ++kx) {
-                        weights_.push_back(codes[2 * m * kw + kx]);
-                        weights_.push_back(2 * m + 1 < kh ? codes[(2 * m + 1) * kw + kx] : int16_t(0));
-                    }
+                const auto code = [&](int ky, int kx) { return ky >= 0 && ky < kh ? codes[ky * kw + kx] : int8_t(0); };
+                for (int late = 0; late < lines_at_once_; ++late)
+                    for (int m = 0; m < pair_lines_; ++m)
+                        for (int kx = 0; kx < kw; ++kx) {
+                            weights_.push_back(code(2 * m - late, kx));
+                            weights_.push_back(code(2 * m + 1 - late, kx));
+                        }
             }
     }
 
-    // Only what is inside the image: the padding was cleared before the first channel.
-    void copy_phases(const unsigned char* plane, int y, unsigned char* to) const {
-        const bool inside = y >= 0 && y < spec_.in.height;
-        if (!inside && band_ == spec_.out.height) return;  // no other band has written this line
-        const unsigned char* line = plane + ptrdiff_t(y) * spec_.in.width;
-        const int stride = spec_.stride_w;
+    // Whether all vectors of a line can be read from the plane itself.
+    bool readable(int y, const Phase& phase) const {
+        if (spec_.stride_w > 2) return false;
+        const size_t bytes = size_t(spec_.stride_w) * round_up(size_t(phase.end - phase.begin), LANES);
+        return y >= 0 && y < spec_.in.height && position(y, phase) + bytes <= plane_bytes(Type::U8, spec_.in.pixels());
+    }
+    size_t position(int y, const Phase& phase) const {
+        return size_t(y) * size_t(spec_.in.width) + size_t(phase.begin * spec_.stride_w + phase.shift);
+    }
+
+    const unsigned char* copied(const unsigned char* plane, int y, const Phase& phase, const Lines& lines,
+                                unsigned char* copy) const {
+        if (y < 0 || y >= spec_.in.height) return lines.zeros;
+        const unsigned char* from = plane + position(y, phase);
+        const size_t n = size_t(phase.end - phase.begin), stride = size_t(spec_.stride_w);
+        if (stride <= 2) std::memcpy(copy, from, stride * (n - 1) + 1);
+        else for (size_t i = 0; i < n; ++i) copy[i] = from[i * stride];
+        return copy;
+    }
+
+    void interleave(const unsigned char* plane, int top, int count, const Lines& lines, int16_t* pairs) const {
         for (const Phase& phase : phases_) {
-            const size_t n = size_t(phase.end - phase.begin);
-            unsigned char* const first = to + phase.begin;
-            const ptrdiff_t column = phase.begin * stride + phase.shift;
-            to += pitch_;
-            if (n == 0) continue;
-            if (!inside) std::memset(first, 0, n);
-            else if (stride == 1) copy_line(first, line + column, n);
-            else if (stride == 2) simd_.take_even(line + column, n, first);
-            else for (size_t i = 0; i < n; ++i) first[i] = line[column + ptrdiff_t(i) * stride];
+            PairLines job;
+            job.n = phase.end - phase.begin;
+            job.zeros = columns_ - phase.end;
+            job.stride = spec_.stride_w == 2 ? 2 : 1;
+            job.is_signed = spec_.in_type == Type::I8;
+            job.pitch = step_ * spec_.in.width;
+            job.out_pitch = int(line_);
+            const auto is_readable = [&](int i) {
+                const int y = top + i * step_;
+                return readable(y, phase) && readable(y + spec_.dilation_h, phase);
+            };
+            for (int i = 0; i < count && job.n > 0; i += job.lines) {
+                const int y = top + i * step_;
+                job.lines = 1;
+                job.out = pairs + 2 * (size_t(i) * line_ + size_t(phase.begin));
+                if (is_readable(i)) {
+                    job.above = plane + position(y, phase);
+                    job.below = plane + position(y + spec_.dilation_h, phase);
+                    while (i + job.lines < count && is_readable(i + job.lines)) ++job.lines;
+                } else {
+                    job.above = copied(plane, y, phase, lines, lines.above);
+                    job.below = copied(plane, y + spec_.dilation_h, phase, lines, lines.below);
+                }
+                simd_.pair_lines(job);
+            }
+            pairs += 2 * pitch_;
         }
     }
 
-    void interleave(const unsigned char* lines, int count, int16_t* pairs) const {
-        const bool is_signed = spec_.in_type == Type::I8;
-        const size_t below = size_t(spec_.dilation_h) * line_;
-        simd_.pair_rows(lines, lines + below, is_signed, size_t(count) * line_, pairs);
-    }
-
     void run_kernels(int k, int first, int height, const int16_t* pairs, int32_t* sums, const Planes* out) const {
+        const size_t weights = 2 * taps_.size();  // of one line
         Depthwise job;
         job.pairs = pairs;
         job.taps = taps_.data();
         job.count = int(taps_.size());
-        job.line = spec_.stride_h * int(line_);
+        job.line = pair_line_at(lines_at_once_, 0) * int(line_);
         job.height = height;
         job.width = spec_.out.width;
         Finish finish;
@@ -152,7 +194,8 @@ private:
         finish.vectors = ceil_div(height * spec_.out.width, LANES);
         finish.pixel = size_t(first) * size_t(spec_.out.width);
         for (int j = 0; j < spec_.branches; ++j) {
-            job.weights = weights_.data() + size_t(k * spec_.branches + j) * 2 * taps_.size();
+            job.weights = weights_.data() + size_t((k * spec_.branches + j) * lines_at_once_) * weights;
+            job.next_weights = lines_at_once_ == 2 ? job.weights + weights : nullptr;
             job.sums = sums + size_t(j) * finish.stride;
             simd_.depthwise(job);
         }
@@ -162,8 +205,8 @@ private:
     const Simd& simd_;
     const Outputs outputs_;
     const ConvSpec spec_;
-    const int multiplier_, pair_lines_, parts_;
-    int band_ = 0;
+    const int multiplier_, lines_at_once_, pair_lines_, step_, parts_;
+    int band_ = 0, columns_ = 0;
     size_t pitch_ = 0, line_ = 0;  // entries of a phase, and of all phases of a line
     std::vector<Phase> phases_;
     std::vector<int> taps_;

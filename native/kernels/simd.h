@@ -48,10 +48,22 @@ struct Finish {
     size_t pixel = 0;            // first pixel to write, a multiple of 16
 };
 
+// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. Reads and writes n rounded up to 16.
+struct PairLines {
+    const uint8_t *above = nullptr, *below = nullptr;
+    int pitch = 0, lines = 0, n = 0, zeros = 0;
+    int stride = 1;  // or 2
+    bool is_signed = false;
+    int16_t* out = nullptr;
+    int out_pitch = 0;  // in pairs
+};
+
 // One kernel over one channel: sums[y][x] = sum over taps t of weights[t] . pairs[y * line + taps[t] + x], where
-// weights and pairs are pairs of int16: one multiply-add for two taps. Writes x up to the next multiple of 8.
+// weights and pairs are pairs of int16: one multiply-add for two taps. With `next_weights`, two lines come from
+// the same pairs: every second line has these weights, and `line` is the distance of two lines.
+// The last vector of a line may spill into the next line and 7 pixels beyond the last one.
 struct Depthwise {
-    const int16_t *pairs = nullptr, *weights = nullptr;
+    const int16_t *pairs = nullptr, *weights = nullptr, *next_weights = nullptr;
     const int* taps = nullptr;
     int count = 0, line = 0, height = 0, width = 0;
     int32_t* sums = nullptr;  // lines of `width`
@@ -83,8 +95,7 @@ struct Simd {
 
     // to[i] = from[2 * i]; reads nothing beyond the last one.
     void (*take_even)(const uint8_t* from, size_t n, uint8_t* to);
-    // out[i] = (a[i], b[i]) as int16, n rounded up to 16.
-    void (*pair_rows)(const uint8_t* a, const uint8_t* b, bool is_signed, size_t n, int16_t* out);
+    void (*pair_lines)(const PairLines&);
     void (*depthwise)(const Depthwise&);
 
     void (*finish_i16)(const Finish&);

@@ -19,7 +19,7 @@ namespace {
 #include "table_kernels.h"
 
 const Simd kernels = {"avx2",     build_table, add_lists, pair_bytes,    pair_words,      dense_bytes,
-                      dense_words, dots,       take_even, pair_rows, depthwise,     finish<int16_t>, finish<int32_t>,
+                      dense_words, dots,       take_even, pair_lines, depthwise,     finish<int16_t>, finish<int32_t>,
                       combine,    sum_plane,   add_row,   max_rows};
 }  // namespace
 

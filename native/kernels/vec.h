@@ -3,6 +3,7 @@
 
 #define INLINE inline __attribute__((always_inline))
 
+typedef uint8_t u8x16 __attribute__((vector_size(16)));
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef float f32x8 __attribute__((vector_size(32)));
@@ -30,11 +31,11 @@ INLINE __m256i bits(i32x8 v) { return reinterpret_cast<__m256i>(v); }
 INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 INLINE void store128(void* p, __m128i v) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
 
-// 16 codes, widened.
+INLINE __m128i bits(u8x16 v) { return reinterpret_cast<__m128i>(v); }
+
 template <bool Signed>
-INLINE i16x16 load_codes(const uint8_t* p) {
-    const __m128i v = load128(p);
-    return reinterpret_cast<i16x16>(Signed ? _mm256_cvtepi8_epi16(v) : _mm256_cvtepu8_epi16(v));
+INLINE i16x16 widen(u8x16 v) {
+    return reinterpret_cast<i16x16>(Signed ? _mm256_cvtepi8_epi16(bits(v)) : _mm256_cvtepu8_epi16(bits(v)));
 }
 
 INLINE i32x8 widen_low(i16x16 v) {
@@ -76,16 +77,15 @@ INLINE i16x16 dot_byte_pairs(i16x16 codes, i16x16 weights) {
     return reinterpret_cast<i16x16>(_mm256_maddubs_epi16(bits(codes), bits(weights)));
 }
 
-// 16 pixels of two rows: a0 b0 a1 b1 ...
-INLINE void store_pairs(uint8_t* out, const uint8_t* a, const uint8_t* b) {
-    store128(out, _mm_unpacklo_epi8(load128(a), load128(b)));
-    store128(out + 16, _mm_unpackhi_epi8(load128(a), load128(b)));
-}
+// a0 b0 a1 b1 ..., of the first and of the last eight.
+INLINE u8x16 zip_low(u8x16 a, u8x16 b) { return reinterpret_cast<u8x16>(_mm_unpacklo_epi8(bits(a), bits(b))); }
+INLINE u8x16 zip_high(u8x16 a, u8x16 b) { return reinterpret_cast<u8x16>(_mm_unpackhi_epi8(bits(a), bits(b))); }
 
 // Every second of 32 bytes, and of 16 bytes the others.
-INLINE void store_even(uint8_t* to, const uint8_t* from) {
+INLINE u8x16 load_even(const uint8_t* from) {
     const __m128i even = _mm_set1_epi16(0xff);
-    store128(to, _mm_packus_epi16(_mm_and_si128(load128(from), even), _mm_and_si128(load128(from + 16), even)));
+    return reinterpret_cast<u8x16>(
+        _mm_packus_epi16(_mm_and_si128(load128(from), even), _mm_and_si128(load128(from + 16), even)));
 }
 INLINE void store_odd(uint8_t* to, const uint8_t* from) {
     const __m128i odd = _mm_srli_epi16(load128(from), 8);
@@ -93,6 +93,12 @@ INLINE void store_odd(uint8_t* to, const uint8_t* from) {
 }
 
 #endif
+
+// 16 codes, widened.
+template <bool Signed>
+INLINE i16x16 load_codes(const uint8_t* p) {
+    return widen<Signed>(load<u8x16>(p));
+}
 
 INLINE i16x16 broadcast16(int16_t x) { return x - i16x16{}; }
 INLINE f32x8 broadcast(float x) { return x - f32x8{}; }
