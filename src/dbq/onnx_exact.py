@@ -1,0 +1,91 @@
+"""The exact form: every tensor holds codes as float32, every branch is a convolution of its own.
+
+Sums are exact while they stay below 2^24; what follows are the steps of `dbq.program.Result` one by one,
+so a runtime that computes float32 as written gives the program's codes and logits bit for bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dbq.onnx_graph import Graph
+from dbq.onnx_moving import Values, channels, max_pool, windowed
+from dbq.program import (
+    Add,
+    AveragePool,
+    Channels,
+    Convolution,
+    Lookup,
+    MaxPool,
+    Program,
+    Requantize,
+    Result,
+)
+from dbq.runtime.reference import DTYPES
+
+
+def emit(program: Program, graph: Graph, image: str) -> str:
+    """The value of the program's output, [N, K, H, W]."""
+    values = Values(program, graph)
+    for op in program.operations:
+        match op:
+            case Lookup():
+                values.names[op.tensor] = _lookup(values, op, image)
+            case MaxPool():
+                values.names[op.tensor] = max_pool(values, op)
+            case Channels():
+                values.names[op.tensor] = channels(values, op, np.zeros((), np.float32))
+            case _:
+                sums = _sums(values, op)
+                for result in op.results:
+                    values.names[result.tensor] = _requantized(values, sums, result, op.name)
+    return values.names[program.output]
+
+
+def _lookup(values: Values, op: Lookup, image: str) -> str:
+    """One table for all channels, one after the other."""
+    graph = values.graph
+    dtype = DTYPES[values.program.tensors[op.tensor].type]
+    planes = graph.add("Transpose", image, label=op.name, perm=(0, 3, 1, 2))
+    pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
+    starts = np.arange(len(op.table), dtype=np.int32)[:, None, None] * 256
+    indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
+    table = graph.constant(op.table.view(dtype).astype(np.float32).ravel(), "image/table")
+    return graph.add("Gather", table, indices, label=op.name, axis=0)
+
+
+def _sums(values: Values, op: Convolution | Add | Requantize | AveragePool) -> list[str]:
+    graph = values.graph
+    match op:
+        case Add() | Requantize():
+            return [values.names[i] for i in op.reads]
+        case Convolution():
+            weights = [branch.astype(np.float32) for branch in op.codes]
+            groups = op.groups
+        case AveragePool():
+            # The sum over the window, as a convolution: AveragePool would divide.
+            groups = values.shape(op.input).channels
+            weights = [np.ones((groups, 1, *op.window.kernel), np.float32)]
+    output = values.shape(op.writes[0])
+    x, attributes = windowed(values, op.input, op.window, output, op.name)
+    return [
+        graph.add("Conv", x, graph.constant(weight, f"{op.name}/codes"), label=op.name,
+                  group=groups, **attributes)
+        for weight in weights
+    ]  # fmt: skip
+
+
+def _requantized(values: Values, sums: list[str], result: Result, label: str) -> str:
+    """The formula of `Result`."""
+    graph = values.graph
+    total = ""
+    for j, s in enumerate(sums):
+        scale = graph.constant(result.scales[:, j][:, None, None], f"{label}/scale")
+        product = graph.add("Mul", s, scale, label=label)
+        total = product if j == 0 else graph.add("Add", total, product, label=label)
+    offset = graph.constant(result.offsets[:, None, None], f"{label}/offset")
+    total = graph.add("Add", total, offset, label=label)
+    if values.program.tensors[result.tensor].type == "f32":
+        return total
+    limits = [graph.constant(float(limit)) for limit in (result.low, result.high)]
+    return graph.add("Round", graph.add("Clip", total, *limits, label=label), label=label)

@@ -1,0 +1,96 @@
+"""An ONNX graph under construction: nodes, constants, fresh names. Knows nothing about networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.errors import DbqError
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 13  # the oldest with per-channel QuantizeLinear; runtimes of many years read it
+IR_VERSION = 7  # the one that came with it
+
+Array = npt.NDArray[Any]
+
+
+def import_onnx() -> Any:
+    """The onnx package, or what to do about its absence."""
+    try:
+        import onnx
+    except ImportError:
+        raise DbqError(
+            "writing ONNX needs the onnx package: pip install 'dbq[onnx]' (or: pip install onnx)"
+        ) from None
+    return onnx
+
+
+class Graph:
+    """Nodes in order. Values are known by name; `add` makes one and returns its name."""
+
+    def __init__(self) -> None:
+        self._onnx = import_onnx()
+        self._nodes: list[Any] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._initializers: list[Any] = []
+        self._used: set[str] = set()
+
+    def add(self, operator: str, *inputs: str, label: str, **attributes: Any) -> str:
+        """A node with one output; `label` says where in the network it belongs."""
+        output = self._fresh(f"{label}/{operator}")
+        node = self._onnx.helper.make_node(
+            operator, list(inputs), [output], name=output, **attributes
+        )
+        self._nodes.append(node)
+        return output
+
+    def constant(self, value: Array | float | Sequence[int], label: str = "constant") -> str:
+        """An initializer; equal ones are shared. Plain numbers are float32, lists int64."""
+        array = np.asarray(value)
+        if not isinstance(value, np.ndarray):
+            array = array.astype(np.float32 if isinstance(value, float) else np.int64)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            name = self._constants[key] = self._fresh(label)
+            self._initializers.append(self._onnx.numpy_helper.from_array(array, name))
+        return self._constants[key]
+
+    def model(
+        self,
+        name: str,
+        input: tuple[str, Sequence[int | str]],
+        output: tuple[str, Sequence[int | str]],
+        producer_version: str,
+    ) -> onnx.ModelProto:
+        """The checked model: one uint8 input, one float output."""
+        helper, types = self._onnx.helper, self._onnx.TensorProto
+        self._nodes[-1].output[0] = output[0]
+        graph = helper.make_graph(
+            self._nodes,
+            name,
+            [helper.make_tensor_value_info(input[0], types.UINT8, input[1])],
+            [helper.make_tensor_value_info(output[0], types.FLOAT, output[1])],
+            self._initializers,
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            producer_name="dbq",
+            producer_version=producer_version,
+            ir_version=IR_VERSION,
+        )
+        self._onnx.checker.check_model(model, full_check=True)
+        return model  # type: ignore[no-any-return]
+
+    def _fresh(self, label: str) -> str:
+        name, count = label, 1
+        while name in self._used:
+            count += 1
+            name = f"{label}_{count}"
+        self._used.add(name)
+        return name

@@ -1,0 +1,253 @@
+"""The 8-bit form: QuantizeLinear and DequantizeLinear around ordinary operations (QDQ).
+
+Runtimes recognise DequantizeLinear - Conv - QuantizeLinear and run it as an int8 convolution. Branches
+are merged into one (`dbq.onnx_weights`). 8-bit tensors are stored as the program's codes; 16-bit tensors,
+which hold residuals, are float values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.errors import LoweringError
+from dbq.onnx_graph import Graph
+from dbq.onnx_moving import Values, channels, max_pool, windowed
+from dbq.onnx_weights import LARGEST, halved, merge
+from dbq.program import (
+    CODE_RANGE,
+    Add,
+    AveragePool,
+    Channels,
+    Convolution,
+    Lookup,
+    MaxPool,
+    Program,
+    Requantize,
+    Result,
+    Tensor,
+)
+from dbq.runtime.reference import DTYPES
+
+Floats = npt.NDArray[np.float64]
+
+# A layer with so few input channels costs little: its 8-bit codes are kept exactly, at twice the work.
+# So are those of linear layers, and of depthwise ones, whose products runtimes do not add in pairs.
+FEW_CHANNELS = 4
+
+# i8 codes are stored as uint8 plus 128: onnxruntime wants one type on both sides of a convolution, and
+# its kernels are for unsigned inputs.
+ZERO_POINTS: dict[str, np.uint8] = {"u8": np.uint8(0), "i8": np.uint8(128)}
+
+
+def emit(program: Program, graph: Graph, image: str) -> str:
+    """The value of the program's output, [N, K, H, W] or [N, K]."""
+    values = Values(program, graph)
+    for op in program.operations:
+        match op:
+            case Lookup():
+                values.names[op.tensor] = _lookup(values, op, image)
+            case MaxPool():
+                values.names[op.tensor] = max_pool(values, op)
+            case Channels():
+                zero = ZERO_POINTS.get(program.tensors[op.tensor].type, np.float32(0))
+                values.names[op.tensor] = channels(values, op, np.asarray(zero))
+            case _:
+                _summing(values, op)
+    return values.names[program.output]
+
+
+def _lookup(values: Values, op: Lookup, image: str) -> str:
+    """The table as arithmetic if that gives the same codes, else as a table."""
+    graph, tensor = values.graph, values.program.tensors[op.tensor]
+    planes = graph.add("Transpose", image, label=op.name, perm=(0, 3, 1, 2))
+    line = _line(values.program, op, tensor)
+    if line is not None:
+        pixels = graph.add("Cast", planes, label=op.name, to=1)  # float
+        slope, offset = (graph.constant(numbers[:, None, None]) for numbers in line)
+        scaled = graph.add("Mul", pixels, slope, label=op.name)
+        return _quantized(values, graph.add("Add", scaled, offset, label=op.name), tensor, op.name)
+    pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
+    starts = np.arange(len(op.table), dtype=np.int32)[:, None, None] * 256
+    indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
+    table = graph.constant((op.table + ZERO_POINTS[tensor.type]).ravel(), "image/table")
+    return graph.add("Gather", table, indices, label=op.name, axis=0)
+
+
+def _line(
+    program: Program, op: Lookup, tensor: Tensor
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
+    """Slope and offset for each channel, if (pixel / 255 - mean) / std explains the table."""
+    mean, std = (np.asarray(program.facts.get(key, ()), np.float64) for key in ("mean", "std"))
+    if not len(mean) == len(std) == len(op.table):
+        return None
+    slope, offset = (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
+    t = (np.arange(256) * slope[:, None].astype(np.float64) + offset[:, None]) / tensor.scale
+    # Runtimes differ in the last bits: numbers near a half would round either way.
+    if np.abs(t - np.floor(t) - 0.5).min() < 1e-4:
+        return None
+    codes = op.table.view(DTYPES[tensor.type])
+    expected = np.rint(np.clip(t, *CODE_RANGE[tensor.type]))
+    return (slope, offset) if np.array_equal(codes, expected) else None
+
+
+def _summing(values: Values, op: Convolution | Add | Requantize | AveragePool) -> None:
+    """Results that stand for the same numbers share one computation."""
+    made: list[tuple[Floats, Floats, str]] = []
+    for result in op.results:
+        slopes, offsets = _real(values, op, result)
+        same = (
+            name for s, o, name in made
+            if np.allclose(s, slopes, rtol=1e-5) and np.allclose(o, offsets, rtol=1e-5, atol=1e-6)
+        )  # fmt: skip
+        name = next(same, "")
+        if not name:
+            name = _computed(values, op, slopes, offsets)
+            made.append((slopes, offsets, name))
+        values.names[result.tensor] = _stored(values, name, result, op.name)
+
+
+def _real(
+    values: Values, op: Convolution | Add | Requantize | AveragePool, result: Result
+) -> tuple[Floats, Floats]:
+    """Slopes [K, J] and offsets [K] from values to values, where a Result has them for codes."""
+    tensors = values.program.tensors
+    inputs = np.array([tensors[i].scale for i in op.reads])
+    output = tensors[result.tensor].scale
+    return result.scales * output / inputs, result.offsets.astype(np.float64) * output
+
+
+def _computed(
+    values: Values,
+    op: Convolution | Add | Requantize | AveragePool,
+    slopes: Floats,
+    offsets: Floats,
+) -> str:
+    match op:
+        case Convolution():
+            return _convolution(values, op, slopes, offsets)
+        case AveragePool():
+            x = _mean(values, op)
+            return _affine(
+                values.graph, x, slopes[:, 0] * math.prod(op.window.kernel), offsets, op.name
+            )
+        case Requantize():
+            return _affine(values.graph, _value(values, op.input), slopes[:, 0], offsets, op.name)
+        case Add():
+            none = np.zeros_like(offsets)
+            a, b = (
+                _affine(values.graph, _value(values, tensor), slopes[:, j], none, op.name)
+                for j, tensor in enumerate((op.a, op.b))
+            )
+            total = values.graph.add("Add", a, b, label=op.name)
+            return _affine(values.graph, total, np.ones_like(offsets), offsets, op.name)
+
+
+def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Floats) -> str:
+    graph, stored = values.graph, values.names[op.input]
+    is_linear = (
+        op.window.kernel == values.shape(op.input)[1:]
+        and op.window.padding == (0, 0)
+        and op.groups == 1
+    )
+    doubled = op.groups == 1 and (is_linear or op.codes.shape[2] <= FEW_CHANNELS)
+    merged = merge(op.codes, slopes, 127 if doubled or _is_depthwise(op) else LARGEST)
+    codes = merged.codes
+    if doubled and np.abs(codes).max() > LARGEST:
+        codes = halved(codes)
+        stored = graph.add("Concat", stored, stored, label=op.name, axis=1)
+    if is_linear:
+        codes = codes.reshape(len(codes), -1)
+        stored = graph.add("Flatten", stored, label=op.name)
+    weight = _dequantized(graph, codes, merged.steps, f"{op.name}/weight")
+    steps = merged.steps * np.float32(values.program.tensors[op.input].scale)
+    bias_codes = np.clip(np.rint(offsets / steps), -(2**31) + 1, 2**31 - 1).astype(np.int32)
+    bias = _dequantized(graph, bias_codes, steps, f"{op.name}/bias")
+    x = _value(values, op.input, stored)
+    if is_linear:
+        return graph.add("Gemm", x, weight, bias, label=op.name, transB=1)
+    output = values.shape(op.writes[0])
+    x, attributes = windowed(values, op.input, op.window, output, op.name, x)
+    return graph.add("Conv", x, weight, bias, label=op.name, group=op.groups, **attributes)
+
+
+def _is_depthwise(op: Convolution) -> bool:
+    return op.groups > 1 and op.codes.shape[2] == 1
+
+
+def _mean(values: Values, op: AveragePool) -> str:
+    if op.window.dilation != (1, 1):
+        raise LoweringError(f"{op.name}: average pooling with dilation has no form in this opset")
+    shape, output = values.shape(op.input), values.shape(op.writes[0])
+    x = _value(values, op.input)
+    if op.window.kernel == shape[1:] and output[1:] == (1, 1) and op.window.padding == (0, 0):
+        return values.graph.add("GlobalAveragePool", x, label=op.name)
+    x, attributes = windowed(values, op.input, op.window, output, op.name, x)
+    return values.graph.add("AveragePool", x, label=op.name, count_include_pad=1, **attributes)
+
+
+def _affine(graph: Graph, x: str, slope: Floats, offset: Floats, label: str) -> str:
+    """x * slope + offset for each channel, without what changes nothing."""
+    if not np.allclose(slope, 1, rtol=1e-6):
+        x = graph.add("Mul", x, graph.constant(_column(slope)), label=label)
+    if np.any(offset):
+        x = graph.add("Add", x, graph.constant(_column(offset)), label=label)
+    return x
+
+
+def _column(numbers: Floats) -> npt.NDArray[np.float32]:
+    """[K] for a broadcast over [N, K, H, W]; one number if they are all alike."""
+    few = numbers[:1] if np.allclose(numbers, numbers[0], rtol=1e-7) else numbers
+    return few.astype(np.float32)[:, None, None]
+
+
+def _stored(values: Values, x: str, result: Result, label: str) -> str:
+    """The value as the program keeps it: clamped, and codes if it is 8 bits wide."""
+    graph, tensor = values.graph, values.program.tensors[result.tensor]
+    if tensor.type == "f32":
+        return x
+    low, high = CODE_RANGE[tensor.type]
+    # -127 is where 8 bits end: QuantizeLinear's -128 is one step further, and costs no operation.
+    natural = (low, -127)[tensor.type == "i8" and result.low == -127]
+    if tensor.type == "i16" and (result.low, result.high) == (0, high):
+        return graph.add("Relu", x, label=label)
+    if (result.low, result.high) not in ((low, high), (natural, high)):
+        limits = [
+            graph.constant(float(limit) * tensor.scale) for limit in (result.low, result.high)
+        ]
+        x = graph.add("Clip", x, *limits, label=label)
+    return x if tensor.type == "i16" else _quantized(values, x, tensor, label)
+
+
+def _quantized(values: Values, x: str, tensor: Tensor, label: str) -> str:
+    return values.graph.add("QuantizeLinear", x, *_grid(values.graph, tensor), label=label)
+
+
+def _value(values: Values, tensor: int, name: str = "") -> str:
+    """The value of a tensor as float; `name` stands for its codes, where they were reshaped."""
+    found = values.program.tensors[tensor]
+    name = name or values.names[tensor]
+    if found.type not in ZERO_POINTS:
+        return name
+    return values.graph.add("DequantizeLinear", name, *_grid(values.graph, found), label=name)
+
+
+def _grid(graph: Graph, tensor: Tensor) -> tuple[str, str]:
+    zero: Any = np.asarray(ZERO_POINTS[tensor.type])
+    return graph.constant(float(tensor.scale)), graph.constant(zero)
+
+
+def _dequantized(
+    graph: Graph,
+    codes: npt.NDArray[np.int8] | npt.NDArray[np.int32],
+    steps: npt.NDArray[np.float32],
+    label: str,
+) -> str:
+    """Constant codes times a step for each index of the first axis."""
+    zeros = np.zeros(len(steps), codes.dtype)
+    constants = (graph.constant(codes, label), graph.constant(steps, f"{label}/step"),
+                 graph.constant(zeros))  # fmt: skip
+    return graph.add("DequantizeLinear", *constants, label=label, axis=0)

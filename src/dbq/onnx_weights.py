@@ -1,0 +1,78 @@
+"""Branches as one 8-bit convolution: integer weights and a step for each kernel. Pure numpy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+# Processors without VNNI multiply u8 by s8 in pairs and add the two products in 16 bits, saturating.
+# 255 * (64 + 64) = 32640 < 2^15: with weights up to 64 every runtime is right on every processor.
+LARGEST = 64
+
+Floats = npt.NDArray[np.float64]
+
+
+class Merged(NamedTuple):
+    """steps[k] * codes[k] is the weight of kernel k."""
+
+    codes: npt.NDArray[np.int8]  # [K, C / groups, rows, columns]
+    steps: npt.NDArray[np.float32]  # [K]
+
+
+def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -> Merged:
+    """sum_j scales[k, j] * codes[j, k] on integers of at most `largest`.
+
+    Exact for one ternary branch and for codes that are small enough as they are. Several branches share
+    a step for which all their scales are close to integers. Integers are as large as they may be: the
+    bias of an 8-bit convolution is a multiple of the step, too.
+
+    >>> merged = merge(np.array([[[[[1, 0, -1]]]], [[[[1, 1, 0]]]]], np.int8), np.array([[0.3, 0.1]]))
+    >>> merged.codes.ravel().tolist(), merged.steps.tolist() == [np.float32(0.1 / 16)]
+    ([64, 16, -48], True)
+    """
+    if len(codes) == 1:
+        top = np.maximum(np.abs(codes[0].astype(np.int16)).max(axis=(1, 2, 3)), 1)
+        # Fewer codes where they are too large; whole multiples of the codes where they are small.
+        factors = np.where(top > largest, largest / top, largest // top)[:, None]
+        steps = np.abs(scales[:, 0]) / factors[:, 0]
+        factors = factors * np.sign(scales)
+    else:
+        factors, steps = common_step(scales, largest)
+    total = np.rint(np.einsum("jkcyx,kj->kcyx", codes.astype(np.float64), factors))
+    # A kernel of zeros has no step of its own; its bias needs a fine one.
+    living = steps > 0
+    finest = steps[living].min() if living.any() else 1e-6
+    return Merged(total.astype(np.int8), np.where(living, steps, finest).astype(np.float32))
+
+
+def halved(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Codes up to 127 as twice as many of at most 64, for an input that is there twice. Exact.
+
+    >>> halved(np.array([[[[100]], [[-7]]]], np.int8)).ravel().tolist()
+    [64, -7, 36, 0]
+    """
+    first = np.clip(codes, -LARGEST, LARGEST)
+    return np.concatenate([first, codes - first], axis=1)
+
+
+def common_step(scales: Floats, largest: int) -> tuple[Floats, Floats]:
+    """Integers [K, J] and steps [K]: steps * integers is near `scales`, integers add up to <= largest.
+
+    The best of all steps that make the largest scale an integer, as with the best fractions p/q: the
+    error falls with the square of `largest`, where rounding to a given step has an error of 1/largest.
+    """
+    sizes = np.abs(scales)
+    top = np.maximum(sizes.max(axis=1), np.finfo(np.float64).tiny)
+    best = np.full(len(scales), np.inf)
+    integers = np.zeros(scales.shape)
+    for count in range(1, largest + 1):
+        candidate = np.rint(sizes / top[:, None] * count)  # [K, J]
+        error = np.abs(sizes / top[:, None] - candidate / count).max(axis=1)
+        better = (error <= best) & (candidate.sum(axis=1) <= largest)
+        best = np.where(better, error, best)
+        integers = np.where(better[:, None], candidate, integers)
+    # Least squares for the step, given the integers.
+    steps = (sizes * integers).sum(axis=1) / np.maximum((integers**2).sum(axis=1), 1)
+    return np.sign(scales) * integers, steps
