@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test check fix bench results clean
@@ -37,8 +38,13 @@ clean:
 
 # The virtual environment, made anew whenever the dependencies change. Always under constraints.txt:
 # torch without it would bring gigabytes of CUDA.
-$(READY): pyproject.toml constraints.txt hatch_build.py native/staircase.cpp
+$(INSTALLED): pyproject.toml constraints.txt hatch_build.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+# The native libraries, whenever their sources change; installing has built them already.
+$(READY): $(INSTALLED) $(wildcard native/*.* native/kernels/*.*)
+	$(BIN)/python hatch_build.py
 	touch $@

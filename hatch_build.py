@@ -1,6 +1,6 @@
 """Builds the native libraries when the package is built or installed, editable installs included.
 
-`python hatch_build.py` builds them again after a change in native/.
+`python hatch_build.py` builds those anew whose sources have changed.
 """
 
 from __future__ import annotations
@@ -66,6 +66,14 @@ def build(root: Path) -> None:
     make_library(root / ENGINE, sorted(engine), engine_flags, [visible])
 
 
+def is_current(root: Path) -> bool:
+    """Whether both libraries are newer than everything they are made of."""
+    built = [root / TRAINING, root / ENGINE]
+    sources = [root / "hatch_build.py", root / "src/dbq/version.py", *root.glob("native/**/*.*")]
+    newest = max(source.stat().st_mtime for source in sources)
+    return all(library.exists() and library.stat().st_mtime > newest for library in built)
+
+
 def make_library(library: Path, sources: list[Path], flags: list[str], linking: list[str]) -> None:
     """Compile each source by itself, as many at once as there are processors; link; replace."""
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -95,4 +103,8 @@ def special_flags(source: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    build(Path(__file__).parent)
+    here = Path(__file__).parent
+    if not compiler():
+        print("no C++ compiler: nothing is built")
+    elif not is_current(here):
+        build(here)

@@ -1,4 +1,4 @@
-"""The native programs of the tests, built once by CMake with sanitizers; build/ keeps what did not change."""
+"""The native programs of the tests, built by CMake with sanitizers; build/ keeps what did not change."""
 
 from __future__ import annotations
 

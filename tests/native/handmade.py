@@ -79,7 +79,15 @@ class Dice:
             dilation = self.between(1, 2) if dilated else 1
             extent = (kernel - 1) * dilation + 1
             padding = self.between(0, extent - 1)
-            axes.append((kernel, stride, padding, dilation, self.between(1, (size - 1 + padding) // stride + 1)))
+            axes.append(
+                (
+                    kernel,
+                    stride,
+                    padding,
+                    dilation,
+                    self.between(1, (size - 1 + padding) // stride + 1),
+                )
+            )
         kernel, stride, padding, dilation, out = zip(*axes, strict=True)
         return Window(kernel, stride, padding, dilation), Shape(shape.channels, *out)
 
@@ -88,10 +96,14 @@ class Dice:
         shape = (branches, kernels, channels, *window.kernel)
         return self.rng.integers(-limit, limit + 1, shape, np.int8)
 
-    def add_convolution(self, input: int, window: Window, groups: int, out: Shape, types=()) -> None:
+    def add_convolution(
+        self, input: int, window: Window, groups: int, out: Shape, types=()
+    ) -> None:
         bits = self.pick(None, None, *range(2, 9))
         branches = self.between(1, 3) if bits is None else 1
-        codes = self.codes(branches, out.channels, self.tensors[input].shape.channels // groups, window, bits)
+        codes = self.codes(
+            branches, out.channels, self.tensors[input].shape.channels // groups, window, bits
+        )
         typical = 100 * np.abs(codes).mean() * codes[0, 0].size ** 0.5 + 1
         results = self.results(out, branches, typical, types)
         name = f"convolution {len(self.operations)}"
@@ -102,7 +114,9 @@ class Dice:
         shape = self.tensors[input].shape
         groups = int(self.pick(1, 1, *(g for g in (2, 3, 4) if shape.channels % g == 0)))
         window, out = self.window(shape, dilated=True)
-        self.add_convolution(input, window, groups, out._replace(channels=groups * self.between(1, 70 // groups)))
+        self.add_convolution(
+            input, window, groups, out._replace(channels=groups * self.between(1, 70 // groups))
+        )
 
     def depthwise(self) -> None:
         input = self.any_input("u8", "i8")
@@ -116,7 +130,9 @@ class Dice:
         shape = self.tensors[a].shape
         alike = [i for i, t in enumerate(self.tensors) if t.shape == shape and t.type != "f32"]
         results = self.results(shape, 2, 1000)
-        self.operations.append(Add(f"add {len(self.operations)}", results, a, int(self.pick(*alike))))
+        self.operations.append(
+            Add(f"add {len(self.operations)}", results, a, int(self.pick(*alike)))
+        )
 
     def requantize(self) -> None:
         input = self.any_input(*INTEGERS)
@@ -127,7 +143,9 @@ class Dice:
         input = self.any_input(*INTEGERS)
         window, out = self.window(self.tensors[input].shape, largest=9)
         results = self.results(out, 1, 1000)
-        self.operations.append(AveragePool(f"average {len(self.operations)}", results, input, window))
+        self.operations.append(
+            AveragePool(f"average {len(self.operations)}", results, input, window)
+        )
 
     def max_pool(self) -> None:
         input = self.any_input(*INTEGERS)
@@ -139,8 +157,9 @@ class Dice:
     def channels(self) -> None:
         first = self.any_input(*INTEGERS)
         found = self.tensors[first]
-        alike = [i for i, t in enumerate(self.tensors)
-                 if (t.type, t.scale, t.shape[1:]) == (found.type, found.scale, found.shape[1:])]  # fmt: skip
+        same = (found.type, found.scale, found.shape[1:])
+        kin = [(t.type, t.scale, t.shape[1:]) == same for t in self.tensors]
+        alike = [i for i, fits in enumerate(kin) if fits]
         sources = [(first, self.between(0, found.shape.channels - 1))]
         for _ in range(self.between(0, 40)):
             tensor = int(self.pick(ZEROS, *alike, *alike))
@@ -160,9 +179,13 @@ class Dice:
             self.add_convolution(input, whole, 1, Shape(self.between(1, 20), 1, 1), ("f32",))
         else:
             window, out = self.window(shape)
-            self.add_convolution(input, window, 1, out._replace(channels=self.between(1, 20)), ("f32",))
+            self.add_convolution(
+                input, window, 1, out._replace(channels=self.between(1, 20)), ("f32",)
+            )
         facts = {"made by": "dice"}
-        return Program(name, tuple(self.tensors), tuple(self.operations), len(self.tensors) - 1, facts)
+        return Program(
+            name, tuple(self.tensors), tuple(self.operations), len(self.tensors) - 1, facts
+        )
 
 
 def random_program(seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8) -> Program:

@@ -10,7 +10,7 @@ import pytest
 from handmade import Dice, images_for
 
 from dbq.fileformat import save
-from dbq.program import Program, Shape
+from dbq.program import Program, Shape, Window
 from dbq.runtime import reference
 
 
@@ -18,9 +18,7 @@ from dbq.runtime import reference
 def program() -> Program:
     dice = Dice(0, Shape(3, 12, 10))
     dice.convolution()
-    whole = dice.tensors[0].shape
-    dice.add_convolution(0, dice.window(whole)[0]._replace(kernel=(12, 10), padding=(0, 0), dilation=(1, 1)),
-                         1, Shape(20, 1, 1), ("f32",))  # fmt: skip
+    dice.add_convolution(0, Window((12, 10)), 1, Shape(20, 1, 1), ("f32",))
     return Program("photo-net", tuple(dice.tensors), tuple(dice.operations), len(dice.tensors) - 1)
 
 
