@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "lines.h"
 #include "outputs.h"
 #include "ranges.h"
 #include "vector_ops.h"
@@ -25,6 +26,7 @@ public:
           step_(std::gcd(lines_at_once_ * spec.stride_h, 2 * spec.dilation_h)), parts_(parts_for(spec.in.channels, threads)) {
         find_phases();
         choose_band();
+        plan_pieces();
         pack(spec);
     }
 
@@ -45,7 +47,7 @@ public:
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
                 const int height = std::min(band_, spec_.out.height - first);
-                interleave(in[0].plane[c], first * spec_.stride_h - spec_.pad_top, pair_lines_in(height), lines, pairs);
+                for (const Piece& piece : pieces_[size_t(first / band_)]) interleave(in[0].plane[c], piece, lines, pairs);
                 for (int m = 0; m < multiplier_; ++m) run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
             }
     }
@@ -53,6 +55,13 @@ public:
 private:
     struct Phase {
         int shift, begin, end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
+    };
+    // Pairs of lines made in one go.
+    struct Piece {
+        PairLines job;
+        ptrdiff_t above = -1, below = -1;  // in the plane; negative: zeros
+        size_t out = 0;
+        bool copies = false;  // a line outside of the image, or too close to the end of the plane
     };
     struct Lines {
         unsigned char *zeros, *above, *below;
@@ -129,53 +138,73 @@ private:
 
     // Whether all vectors of a line can be read from the plane itself.
     bool readable(int y, const Phase& phase) const {
-        if (spec_.stride_w > 2) return false;
+        if (spec_.stride_w > 2 || y < 0 || y >= spec_.in.height) return false;
         const size_t bytes = size_t(spec_.stride_w) * round_up(size_t(phase.end - phase.begin), LANES);
-        return y >= 0 && y < spec_.in.height && position(y, phase) + bytes <= plane_bytes(Type::U8, spec_.in.pixels());
+        return size_t(position(y, phase)) + bytes <= plane_bytes(Type::U8, spec_.in.pixels());
     }
-    size_t position(int y, const Phase& phase) const {
-        return size_t(y) * size_t(spec_.in.width) + size_t(phase.begin * spec_.stride_w + phase.shift);
+    // Of the first code of a line in its plane; negative outside of the image.
+    ptrdiff_t position(int y, const Phase& phase) const {
+        if (y < 0 || y >= spec_.in.height) return -1;
+        return ptrdiff_t(y) * spec_.in.width + phase.begin * spec_.stride_w + phase.shift;
     }
 
-    const unsigned char* copied(const unsigned char* plane, int y, const Phase& phase, const Lines& lines,
+    // How to make the pairs of every band: as few pieces as possible, planned once for all channels.
+    void plan_pieces() {
+        for (int first = 0; first < spec_.out.height; first += band_) {
+            pieces_.emplace_back();
+            const int top = first * spec_.stride_h - spec_.pad_top;
+            const int count = pair_lines_in(std::min(band_, spec_.out.height - first));
+            for (size_t p = 0; p < phases_.size(); ++p)
+                for (int i = 0; i < count && phases_[p].begin < phases_[p].end;) {
+                    const Piece piece = piece_at(top, i, count, p);
+                    i += piece.job.lines;
+                    // Pairs of two lines outside of the image are zeros already, unless another band was there.
+                    if (piece.above >= 0 || piece.below >= 0 || band_ < spec_.out.height) pieces_.back().push_back(piece);
+                }
+        }
+    }
+
+    Piece piece_at(int top, int i, int count, size_t p) const {
+        const Phase& phase = phases_[p];
+        const auto is_readable = [&](int line) {
+            const int y = top + line * step_;
+            return readable(y, phase) && readable(y + spec_.dilation_h, phase);
+        };
+        Piece piece;
+        piece.above = position(top + i * step_, phase);
+        piece.below = position(top + i * step_ + spec_.dilation_h, phase);
+        piece.out = 2 * (size_t(i) * line_ + p * pitch_ + size_t(phase.begin));
+        piece.copies = !is_readable(i);
+        piece.job.lines = 1;
+        while (!piece.copies && i + piece.job.lines < count && is_readable(i + piece.job.lines)) ++piece.job.lines;
+        piece.job.n = phase.end - phase.begin;
+        piece.job.zeros = columns_ - phase.end;
+        piece.job.stride = spec_.stride_w == 2 ? 2 : 1;
+        piece.job.is_signed = spec_.in_type == Type::I8;
+        piece.job.pitch = step_ * spec_.in.width;
+        piece.job.out_pitch = int(line_);
+        return piece;
+    }
+
+    const unsigned char* copied(const unsigned char* plane, ptrdiff_t position, size_t n, const Lines& lines,
                                 unsigned char* copy) const {
-        if (y < 0 || y >= spec_.in.height) return lines.zeros;
-        const unsigned char* from = plane + position(y, phase);
-        const size_t n = size_t(phase.end - phase.begin), stride = size_t(spec_.stride_w);
-        if (stride <= 2) std::memcpy(copy, from, stride * (n - 1) + 1);
-        else for (size_t i = 0; i < n; ++i) copy[i] = from[i * stride];
+        if (position < 0) return lines.zeros;
+        const size_t stride = size_t(spec_.stride_w);
+        if (stride <= 2) copy_line(copy, plane + position, stride * (n - 1) + 1);
+        else for (size_t i = 0; i < n; ++i) copy[i] = plane[size_t(position) + i * stride];
         return copy;
     }
 
-    void interleave(const unsigned char* plane, int top, int count, const Lines& lines, int16_t* pairs) const {
-        for (const Phase& phase : phases_) {
-            PairLines job;
-            job.n = phase.end - phase.begin;
-            job.zeros = columns_ - phase.end;
-            job.stride = spec_.stride_w == 2 ? 2 : 1;
-            job.is_signed = spec_.in_type == Type::I8;
-            job.pitch = step_ * spec_.in.width;
-            job.out_pitch = int(line_);
-            const auto is_readable = [&](int i) {
-                const int y = top + i * step_;
-                return readable(y, phase) && readable(y + spec_.dilation_h, phase);
-            };
-            for (int i = 0; i < count && job.n > 0; i += job.lines) {
-                const int y = top + i * step_;
-                job.lines = 1;
-                job.out = pairs + 2 * (size_t(i) * line_ + size_t(phase.begin));
-                if (is_readable(i)) {
-                    job.above = plane + position(y, phase);
-                    job.below = plane + position(y + spec_.dilation_h, phase);
-                    while (i + job.lines < count && is_readable(i + job.lines)) ++job.lines;
-                } else {
-                    job.above = copied(plane, y, phase, lines, lines.above);
-                    job.below = copied(plane, y + spec_.dilation_h, phase, lines, lines.below);
-                }
-                simd_.pair_lines(job);
-            }
-            pairs += 2 * pitch_;
+    void interleave(const unsigned char* plane, const Piece& piece, const Lines& lines, int16_t* pairs) const {
+        PairLines job = piece.job;
+        job.above = plane + piece.above;
+        job.below = plane + piece.below;
+        job.out = pairs + piece.out;
+        if (piece.copies) {
+            job.above = copied(plane, piece.above, size_t(job.n), lines, lines.above);
+            job.below = copied(plane, piece.below, size_t(job.n), lines, lines.below);
         }
+        simd_.pair_lines(job);
     }
 
     void run_kernels(int k, int first, int height, const int16_t* pairs, int32_t* sums, const Planes* out) const {
@@ -209,6 +238,7 @@ private:
     int band_ = 0, columns_ = 0;
     size_t pitch_ = 0, line_ = 0;  // entries of a phase, and of all phases of a line
     std::vector<Phase> phases_;
+    std::vector<std::vector<Piece>> pieces_;  // for each band
     std::vector<int> taps_;
     std::vector<int16_t> weights_;
 };

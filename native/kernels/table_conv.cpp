@@ -13,7 +13,7 @@ namespace dbq {
 namespace {
 
 constexpr int TILE_VECTORS = 4;           // at most MAX_TABLE_VECTORS
-constexpr size_t TABLE_BYTES = 24 * 1024;  // of 32 KB of L1 cache; positions fit 16 bits
+constexpr size_t TABLE_BYTES = 28 * 1024;  // of 32 KB of L1 cache; positions fit 16 bits
 constexpr size_t SUM_BYTES = 512 * 1024;
 constexpr int MIN_SLICE = 64;            // sums: fewer do not pay for building the table again
 
