@@ -69,7 +69,7 @@ const char* kind_name(Kind kind) {
 }
 
 const char* type_name(Type type) {
-    constexpr const char* NAMES[] = {"u8", "i8", "i16", "f32"};
+    constexpr const char* NAMES[] = {"u8", "i8", "i32", "f32"};
     return NAMES[static_cast<int>(type)];
 }
 

@@ -37,7 +37,7 @@ void check_float(const char* what, float value) {
 }
 
 void check_clip(Type type, int32_t low, int32_t high) {
-    constexpr int32_t LEAST[] = {0, -128, -32767, 0}, MOST[] = {255, 127, 32767, 0};
+    constexpr int32_t LEAST[] = {0, -128, -MAX_WIDE, 0}, MOST[] = {255, 127, MAX_WIDE, 0};
     const int32_t least = LEAST[static_cast<int>(type)], most = MOST[static_cast<int>(type)];
     if (low < least || high > most || low > high)
         fail(DBQ_BAD_FILE, "clipping to %d .. %d, expected a part of %d .. %d", low, high, least, most);
@@ -52,6 +52,13 @@ void check_window(const Window& w, int dilation_h, int dilation_w) {
     in_range("dilation of columns", static_cast<uint32_t>(dilation_w), 1, MAX_KERNEL_SIDE);
     check_padding("padding at the top", w.pad_top, w.kernel_h, dilation_h);
     check_padding("padding at the left", w.pad_left, w.kernel_w, dilation_w);
+}
+
+void check_window_sum(const Window& w, int64_t largest_code) {
+    const int64_t sum = int64_t(w.kernel_h) * w.kernel_w * largest_code;
+    if (sum > INT32_MAX)
+        fail(DBQ_BAD_FILE, "a window of %d x %d codes up to %lld: their sum does not fit 32 bits", w.kernel_h,
+             w.kernel_w, static_cast<long long>(largest_code));
 }
 
 void check_overlap(const Operation& operation, Shape in, Shape out) {

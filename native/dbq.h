@@ -92,7 +92,7 @@ typedef struct dbq_layer {
     const char* kind;      /* "convolution", "add", ...: as in the format */
     const char* precision; /* of the weights: "2T", "8b"; "" without weights */
     const char* kernel;    /* such as "ternary-table avx2"; "" where nothing runs */
-    const char* type;      /* of the (first) output: "u8", "i8", "i16" or "f32" */
+    const char* type;      /* of the (first) output: "u8", "i8", "i32" or "f32" */
     int channels, height, width;
     size_t weight_bytes; /* in memory, as the kernel wants them */
     uint64_t macs;       /* multiply-adds of the convolution, its branches counted once */

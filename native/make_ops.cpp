@@ -18,7 +18,7 @@ const Simd* simd_for(Isa isa) {
 }
 
 constexpr size_t FEW_PIXELS = 3;   // lanes along the inputs are fuller than lanes along the pixels
-constexpr int MANY_SUMS = 48;      // from here on the table of sums pays for being built
+constexpr int MANY_SUMS = 32;      // from here on the table of sums pays for being built
 
 }  // namespace
 

@@ -13,10 +13,11 @@
 
 namespace dbq {
 
-enum class Type : uint8_t { U8, I8, I16, F32 };
+// I32 is for values that are added up later: fine enough that rounding to float is what limits them.
+enum class Type : uint8_t { U8, I8, I32, F32 };
 
 constexpr size_t size_of(Type type) {
-    return type == Type::F32 ? 4 : type == Type::I16 ? 2 : 1;
+    return type == Type::F32 || type == Type::I32 ? 4 : 1;
 }
 
 // Planes start at multiples of this many bytes and own all bytes up to the next multiple. Kernels may
@@ -85,10 +86,10 @@ enum class Isa : uint8_t { Scalar, Avx2, Neon };
 // `threads` is a hint for how finely to cut tasks; results do not depend on it.
 std::unique_ptr<Op> make_conv(const ConvSpec&, Isa, int threads);
 
-// out = formula(s_0 = a, s_1 = b): residual additions. Inputs U8, I8 or I16, each with its own type.
+// out = formula(s_0 = a, s_1 = b): residual additions. Inputs U8, I8 or I32, each with its own type.
 struct AddSpec {
     Shape shape;
-    Type a = Type::I16, b = Type::I16;
+    Type a = Type::I32, b = Type::I32;
     std::vector<Output> outputs;  // scale, offset: for each channel, J = 2
 };
 std::unique_ptr<Op> make_add(const AddSpec&, Isa, int threads);
@@ -96,7 +97,7 @@ std::unique_ptr<Op> make_add(const AddSpec&, Isa, int threads);
 // out = formula(s_0 = in): another precision of the same tensor.
 struct RequantizeSpec {
     Shape shape;
-    Type in_type = Type::I16;
+    Type in_type = Type::I32;
     std::vector<Output> outputs;  // J = 1
 };
 std::unique_ptr<Op> make_requantize(const RequantizeSpec&, Isa, int threads);
@@ -105,10 +106,10 @@ struct Window {
     int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
 };
 
-// out = formula(s_0 = sum over the window, zeros outside the image).
+// out = formula(s_0 = sum over the window, zeros outside the image). The sum fits int32 (the loader checks).
 struct AveragePoolSpec {
     Shape in, out;
-    Type in_type = Type::I16;
+    Type in_type = Type::I32;
     Window window;
     std::vector<Output> outputs;  // J = 1
 };

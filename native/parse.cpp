@@ -1,5 +1,7 @@
 // Bytes of a .dbq file -> Program. Reads and checks in one pass, in the order of docs/format.md.
 
+#include <algorithm>
+
 #include "check.h"
 #include "program.h"
 
@@ -21,6 +23,7 @@ public:
         const uint32_t tensors = in_range("tensors", in_.u32(), 1, MAX_TENSORS);
         for (uint32_t i = 0; i < tensors; ++i) program_.tensors.push_back(tensor());
         written_.resize(tensors);
+        largest_.resize(tensors);
         program_.output = index(in_.u32());
         if (output().type != Type::F32) fail(DBQ_BAD_FILE, "the result is not of type f32");
         const uint32_t operations = in_range("operations", in_.u32(), 1, MAX_TENSORS);
@@ -84,6 +87,8 @@ private:
             check_same_channels("a result", tensor.shape, first);
             check_same_size("a result", tensor.shape, first);
             op.results.push_back(result(tensor, sums));
+            const Output& last = op.results.back();
+            largest_[op.outputs.back()] = static_cast<int32_t>(std::max(-last.low, last.high));
         }
         return program_.tensors[op.outputs[0]].shape;
     }
@@ -143,6 +148,7 @@ private:
     void lookup(Operation& op) {
         const Tensor& out = written(op);
         if (out.type > Type::I8) fail(DBQ_BAD_FILE, "the table's tensor is not of type u8 or i8");
+        largest_[op.outputs[0]] = 255;
         op.packed = in_.bytes(static_cast<uint64_t>(out.shape.channels) * 256);
     }
 
@@ -171,33 +177,35 @@ private:
     }
 
     void add(Operation& op) {
-        const Shape a = input(op, Type::I16).shape, b = input(op, Type::I16).shape;
+        const Shape a = input(op, Type::I32).shape, b = input(op, Type::I32).shape;
         check_same_shape("the second summand", b, a);
         check_same_shape("the sum", results(op, 2), a);
     }
 
     void requantize(Operation& op) {
-        const Shape in = input(op, Type::I16).shape;
+        const Shape in = input(op, Type::I32).shape;
         check_same_shape("the output", results(op, 1), in);
     }
 
     void average_pool(Operation& op) {
-        const Shape in = input(op, Type::I16).shape;
+        const Shape in = input(op, Type::I32).shape;
         window(op);
         check_window(op.window, 1, 1);
+        check_window_sum(op.window, largest_[op.inputs[0]]);
         const Shape out = results(op, 1);
         check_same_channels("the output", out, in);
         check_overlap(op, in, out);
     }
 
     void max_pool(Operation& op) {
-        const Tensor& in = input(op, Type::I16);
+        const Tensor& in = input(op, Type::I32);
         window(op);
         check_window(op.window, 1, 1);
         const Tensor& out = written(op);
         check_same_channels("the output", out.shape, in.shape);
         check_same_meaning(out, in);
         check_overlap(op, in.shape, out.shape);
+        largest_[op.outputs[0]] = largest_[op.inputs[0]];
     }
 
     void channels(Operation& op) {
@@ -210,10 +218,12 @@ private:
             source.tensor = pairs.u32();
             source.channel = pairs.u32();
             if (source.tensor != ZEROS) {
-                const Tensor& from = read(source.tensor, Type::I16);
+                const Tensor& from = read(source.tensor, Type::I32);
                 in_range("channel", source.channel, 0, static_cast<uint32_t>(from.shape.channels - 1));
                 check_same_size("a channel", from.shape, out.shape);
                 check_same_meaning(out, from);
+                int32_t& largest = largest_[op.outputs[0]];
+                largest = std::max(largest, largest_[source.tensor]);
             }
             op.sources.push_back(source);
             zeros = zeros && source.tensor == ZEROS;
@@ -234,6 +244,7 @@ private:
     Reader in_;
     Program program_;
     std::vector<bool> written_;
+    std::vector<int32_t> largest_;  // no code of the tensor is larger in size
 };
 
 Bytes body_of(Bytes file) {

@@ -9,7 +9,7 @@ namespace {
 class Combine final : public Op {
 public:
     Combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs, const Simd& simd, int threads)
-        : simd_(simd), shape_(shape), types_(std::move(types)), outputs_(outputs, int(types_.size()), 32768),
+        : simd_(simd), shape_(shape), types_(std::move(types)), outputs_(outputs, int(types_.size()), 1 << 30),
           parts_(parts_for(shape.channels, threads)) {}
 
     int tasks() const override { return parts_; }

@@ -4,16 +4,20 @@ struct Sixteen {
     i32x8 low, high;
 };
 
+template <bool Chunked>
 INLINE Sixteen load_sums(const int16_t* p, const Finish& f) {
     Sixteen s = {load_widened(p), load_widened(p + 8)};
-    for (int c = 1; c < f.chunks; ++c) {
+    for (int c = 1; Chunked && c < f.chunks; ++c) {
         p += f.chunk_stride;
         s.low += load_widened(p);
         s.high += load_widened(p + 8);
     }
     return s;
 }
-INLINE Sixteen load_sums(const int32_t* p, const Finish&) { return {load<i32x8>(p), load<i32x8>(p + 8)}; }
+template <bool>
+INLINE Sixteen load_sums(const int32_t* p, const Finish&) {
+    return {load<i32x8>(p), load<i32x8>(p + 8)};
+}
 
 // Clamping after rounding is the same as before it, with rounded bounds, as long as t fits int32:
 // rounding is monotone. Saturating packs then do most of the clamping.
@@ -32,13 +36,17 @@ struct Writer {
             store(plane + 4 * pixel + 32, b);
             return;
         }
-        if (!bounded) {
+        if (!bounded || T == Type::I32) {
             a = smaller(larger(a, low), high);
             b = smaller(larger(b, low), high);
         }
+        if (T == Type::I32) {
+            store(plane + 4 * pixel, round_half_even(a));
+            store(plane + 4 * pixel + 32, round_half_even(b));
+            return;
+        }
         const i16x16 codes =
             smaller(larger(narrow(round_half_even(a), round_half_even(b)), lowest), highest);
-        if (T == Type::I16) store(plane + 2 * pixel, codes);
         if (T == Type::U8) store_codes<false>(plane + pixel, codes);
         if (T == Type::I8) store_codes<true>(plane + pixel, codes);
     }
@@ -48,9 +56,9 @@ struct Writer {
 struct Terms {
     f32x8 low, high;
 
-    template <class Sum>
+    template <bool Chunked, class Sum>
     INLINE static Terms of(const Sum* sums, f32x8 scale, const Finish& f) {
-        const Sixteen s = load_sums(sums, f);
+        const Sixteen s = load_sums<Chunked>(sums, f);
         return {to_float(s.low) * scale, to_float(s.high) * scale};
     }
     INLINE void add(const Terms& other) {
@@ -59,7 +67,7 @@ struct Terms {
     }
 };
 
-template <Type T, int Branches, class Sum>
+template <Type T, int Branches, bool Chunked, class Sum>
 void finish_as(const Finish& f) {
     const Writer writer(f);
     const bool bounded = f.bounded;
@@ -71,22 +79,27 @@ void finish_as(const Finish& f) {
                     scale2 = broadcast(scales[Branches > 2 ? 2 : 0]), offset = broadcast(f.offset[k]);
         unsigned char* const out = f.out[k];
         for (size_t p = 0; p < size_t(f.vectors) * LANES; p += LANES) {
-            Terms t = Terms::of(sums + p, scale0, f);
-            if (Branches > 1) t.add(Terms::of(sums + stride + p, scale1, f));
-            if (Branches > 2) t.add(Terms::of(sums + 2 * stride + p, scale2, f));
+            Terms t = Terms::of<Chunked>(sums + p, scale0, f);
+            if (Branches > 1) t.add(Terms::of<Chunked>(sums + stride + p, scale1, f));
+            if (Branches > 2) t.add(Terms::of<Chunked>(sums + 2 * stride + p, scale2, f));
             writer.write<T>(t.low + offset, t.high + offset, bounded, out, f.pixel + p);
         }
     }
 }
 
+template <int Branches, bool Chunked, class Sum>
+void finish_type(const Finish& f) {
+    switch (f.type) {
+        case Type::U8: return finish_as<Type::U8, Branches, Chunked, Sum>(f);
+        case Type::I8: return finish_as<Type::I8, Branches, Chunked, Sum>(f);
+        case Type::I32: return finish_as<Type::I32, Branches, Chunked, Sum>(f);
+        case Type::F32: return finish_as<Type::F32, Branches, Chunked, Sum>(f);
+    }
+}
+
 template <int Branches, class Sum>
 void finish_branches(const Finish& f) {
-    switch (f.type) {
-        case Type::U8: return finish_as<Type::U8, Branches, Sum>(f);
-        case Type::I8: return finish_as<Type::I8, Branches, Sum>(f);
-        case Type::I16: return finish_as<Type::I16, Branches, Sum>(f);
-        case Type::F32: return finish_as<Type::F32, Branches, Sum>(f);
-    }
+    f.chunks > 1 ? finish_type<Branches, true, Sum>(f) : finish_type<Branches, false, Sum>(f);
 }
 
 template <class Sum>
@@ -99,9 +112,8 @@ void finish(const Finish& f) {
 }
 
 INLINE Sixteen load_plane(Type type, const unsigned char* plane, size_t pixel) {
-    const i16x16 codes = type == Type::U8   ? load_codes<false>(plane + pixel)
-                         : type == Type::I8 ? load_codes<true>(plane + pixel)
-                                            : load<i16x16>(plane + 2 * pixel);
+    if (type == Type::I32) return {load<i32x8>(plane + 4 * pixel), load<i32x8>(plane + 4 * pixel + 32)};
+    const i16x16 codes = type == Type::U8 ? load_codes<false>(plane + pixel) : load_codes<true>(plane + pixel);
     return {widen_low(codes), widen_high(codes)};
 }
 
@@ -125,7 +137,7 @@ void combine(const unsigned char* const* in, const Type* types, size_t pixels, c
     switch (f.type) {
         case Type::U8: return combine_as<Type::U8>(in, types, pixels, f);
         case Type::I8: return combine_as<Type::I8>(in, types, pixels, f);
-        case Type::I16: return combine_as<Type::I16>(in, types, pixels, f);
+        case Type::I32: return combine_as<Type::I32>(in, types, pixels, f);
         case Type::F32: return combine_as<Type::F32>(in, types, pixels, f);
     }
 }

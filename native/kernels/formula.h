@@ -26,9 +26,8 @@ static inline void write_element(const Output& out, const int32_t* sums, int bra
     t = t < out.low ? out.low : t;
     t = t > out.high ? out.high : t;
     const int code = int(std::nearbyint(t));  // half to even: the default rounding mode
-    if (out.type == Type::I16) {
-        const int16_t wide = int16_t(code);
-        std::memcpy(plane + 2 * pixel, &wide, 2);
+    if (out.type == Type::I32) {
+        std::memcpy(plane + 4 * pixel, &code, 4);
     } else {
         plane[pixel] = static_cast<unsigned char>(code);
     }
@@ -37,8 +36,8 @@ static inline void write_element(const Output& out, const int32_t* sums, int bra
 static inline int32_t read_code(Type type, const unsigned char* plane, size_t pixel) {
     if (type == Type::U8) return plane[pixel];
     if (type == Type::I8) return static_cast<int8_t>(plane[pixel]);
-    int16_t wide;
-    std::memcpy(&wide, plane + 2 * pixel, 2);
+    int32_t wide;
+    std::memcpy(&wide, plane + 4 * pixel, 4);
     return wide;
 }
 

@@ -14,7 +14,7 @@ class AveragePool final : public Op {
 public:
     AveragePool(const AveragePoolSpec& spec, const Simd& simd, int threads)
         : simd_(simd), spec_(spec),
-          outputs_(spec.outputs, 1, double(spec.window.kernel_h) * double(spec.window.kernel_w) * 32768),
+          outputs_(spec.outputs, 1, 2147483648.0),
           parts_(parts_for(spec.out.channels, threads)) {}
 
     int tasks() const override { return parts_; }
@@ -125,7 +125,7 @@ std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, const Simd& simd, int
     switch (spec.type) {
         case Type::U8: return std::make_unique<MaxPool<uint8_t>>(spec, simd, threads);
         case Type::I8: return std::make_unique<MaxPool<int8_t>>(spec, simd, threads);
-        case Type::I16: return std::make_unique<MaxPool<int16_t>>(spec, simd, threads);
+        case Type::I32: return std::make_unique<MaxPool<int32_t>>(spec, simd, threads);
         case Type::F32: break;
     }
     return std::make_unique<MaxPool<float>>(spec, simd, threads);

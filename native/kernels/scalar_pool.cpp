@@ -84,7 +84,7 @@ std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, int threads) {
     switch (spec.type) {
         case Type::U8: return std::make_unique<MaxPool<uint8_t>>(spec, threads);
         case Type::I8: return std::make_unique<MaxPool<int8_t>>(spec, threads);
-        case Type::I16: return std::make_unique<MaxPool<int16_t>>(spec, threads);
+        case Type::I32: return std::make_unique<MaxPool<int32_t>>(spec, threads);
         case Type::F32: break;
     }
     return std::make_unique<MaxPool<float>>(spec, threads);

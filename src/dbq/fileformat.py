@@ -38,7 +38,7 @@ from dbq.program import (
 MAGIC = b"\x89DBQ\r\n\x1a\n"
 VERSION = 1
 HEADER = struct.Struct("<8sIIQQ")  # magic, version, CRC-32 and length of the body, zero
-TYPES: tuple[Type, ...] = ("u8", "i8", "i16", "f32")
+TYPES: tuple[Type, ...] = ("u8", "i8", "i32", "f32")
 KINDS: tuple[type[Operation], ...] = (
     Lookup, Convolution, Add, Requantize, AveragePool, MaxPool, Channels)  # fmt: skip
 NO_TENSOR = 0xFFFFFFFF  # stands for ZEROS

@@ -30,8 +30,10 @@ def unpack_trits(data: bytes, count: int) -> Codes:
     packed = np.frombuffer(data, np.uint8)
     if packed.size and int(packed.max()) >= 3**TRITS_PER_BYTE:
         raise FileFormatError(f"byte {packed.max()} among packed trits, expected less than 243")
-    trits = packed[:, None] // _PLACES % 3
-    return (trits.ravel()[:count] - 1).astype(np.int8)
+    trits = (packed[:, None] // _PLACES % 3).ravel()
+    if trits[count:].any():
+        raise FileFormatError("the last byte of packed trits is not filled up with zeros")
+    return (trits[:count] - 1).astype(np.int8)
 
 
 def pack_bits(codes: Codes, bits: int) -> bytes:
@@ -46,7 +48,10 @@ def pack_bits(codes: Codes, bits: int) -> bytes:
 
 def unpack_bits(data: bytes, count: int, bits: int) -> Codes:
     """The first `count` codes of bytes made by `pack_bits`."""
-    planes = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits, bitorder="little")
+    planes = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
+    if planes[count * bits :].any():
+        raise FileFormatError(f"the last byte of {bits}-bit weights is not filled up with zeros")
+    planes = planes[: count * bits]
     unsigned = np.packbits(planes.reshape(count, bits), axis=1, bitorder="little")[:, 0]
     sign = 1 << (bits - 1)
     codes: Codes = ((unsigned ^ sign).astype(np.int16) - sign).astype(np.int8)

@@ -21,26 +21,28 @@ import numpy.typing as npt
 
 from dbq.errors import LoweringError
 
-Type = Literal["u8", "i8", "i16", "f32"]
+Type = Literal["u8", "i8", "i32", "f32"]
 Codes = npt.NDArray[np.int8]
 Floats = npt.NDArray[np.float32]
 
-# The codes an element of each type may take. -32768 is left out: every code has a negative.
+# The codes an element of each type may take. i32 is for values that are added up later: its steps are
+# so fine that only rounding to float32 limits them.
 CODE_RANGE: dict[Type, tuple[int, int]] = {
     "u8": (0, 255),
     "i8": (-128, 127),
-    "i16": (-32767, 32767),
+    "i32": (-(2**30), 2**30),
     "f32": (0, 0),
 }
 ZEROS = -1  # in `Channels`: a plane of zeros
 
 # The limits of docs/format.md. With at most 2^16 weights in a kernel the sum of 8-bit products fits 32
-# bits: 65536 * 255 * 127 < 2^31; so does the sum of a 255 x 255 window of i16.
+# bits: 65536 * 255 * 127 < 2^31.
 MAX_SIDE = MAX_CHANNELS = 65_535
 MAX_PIXELS = 2**26
 MAX_TAPS = 2**16
 MAX_WINDOW = 255
 LARGEST_SCALE = 1e20
+LARGEST_SUM = 2**31 - 1
 
 
 class Shape(NamedTuple):
@@ -259,6 +261,7 @@ def check(program: Program) -> None:
     for tensor in program.tensors:
         _check_tensor(tensor)
     written: set[int] = set()
+    largest: dict[int, int] = {}  # no code of the tensor is larger in size
     for number, op in enumerate(program.operations):
         where = f"operation {number} ({type(op).__name__} {op.name})"
         for index in (*op.reads, *op.writes):
@@ -270,9 +273,24 @@ def check(program: Program) -> None:
             written.add(index)
         _require(op is first or not isinstance(op, Lookup), f"{where}: a second lookup")
         _check_operation(program, op, where)
+        largest.update(_largest_codes(op, largest))
+        if isinstance(op, AveragePool):
+            most = prod(op.window.kernel) * largest[op.input]
+            _require(most <= LARGEST_SUM, f"{where}: sums up to {most}, over {LARGEST_SUM}")
     _require(written == set(range(len(program.tensors))), "a tensor is never written")
     _require(program.output in written, f"no output tensor {program.output}")
     _require(program.tensors[program.output].type == "f32", "the output is f32")
+
+
+def _largest_codes(op: Operation, known: dict[int, int]) -> dict[int, int]:
+    if isinstance(op, Lookup):
+        return {op.tensor: 255}
+    if isinstance(op, MaxPool | Channels):
+        return {op.tensor: max(known[index] for index in op.reads)}
+    return {
+        result.tensor: int(max(-np.float32(result.low), np.float32(result.high)))
+        for result in op.results
+    }
 
 
 def _require(condition: object, problem: str) -> None:

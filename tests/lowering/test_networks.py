@@ -47,12 +47,9 @@ def test_every_network_lowers(name: str, plan: str) -> None:
     program = lower(model, x, mean=MEAN, std=STD, report=said.append)
     found = program.facts["agreement"]
     assert found["codes"] > 10_000
-    # Residual sums have steps at least 64 times finer than the 8-bit codes read from them: an addend may
-    # be off by half a step, a sum by one, so at most one code in 32 can change; the networks without
-    # additions only meet float32 rounding.
-    assert found["different"] <= found["codes"] / 32
-    if name == "mobilenet_v1":
-        assert found["different"] <= found["codes"] / 10_000
+    # Both round to float32, in unlike order: a few units of 2^-24 relative, so 255 * 2^-22 = 6e-5 of a
+    # code. A code changes if it is that near to a half: twice in 10,000 at most.
+    assert found["different"] <= 2e-4 * found["codes"]
     assert len(said) == 1
     assert f"{found['different']:,} of {found['codes']:,}" in said[0]
 

@@ -25,7 +25,7 @@ from dbq.program import (
 )
 
 KINDS = ("convolution", "depthwise", "add", "requantize", "average_pool", "max_pool", "channels")
-INTEGERS: tuple[Type, ...] = ("u8", "i8", "i16")
+INTEGERS: tuple[Type, ...] = ("u8", "i8", "i32")
 
 
 class Dice:
@@ -34,6 +34,7 @@ class Dice:
     def __init__(self, seed: int, image: Shape | None = None) -> None:
         self.rng = np.random.default_rng(seed)
         self.tensors: list[Tensor] = []
+        self.largest: list[int] = []  # no code of the tensor is larger in size
         self.operations: list[Operation] = []
         shape = image or Shape(self.pick(1, 2, 3, 5), self.between(1, 20), self.between(1, 20))
         first = self.tensor(self.pick("u8", "i8"), shape, 0.1)
@@ -46,8 +47,9 @@ class Dice:
     def pick(self, *choices: object) -> object:
         return choices[self.between(0, len(choices) - 1)]
 
-    def tensor(self, type: Type, shape: Shape, scale: float | None = None) -> int:
-        self.tensors.append(Tensor(type, shape, scale or 1.0))
+    def tensor(self, type: Type, shape: Shape, scale: float = 1.0, largest: int = 255) -> int:
+        self.tensors.append(Tensor(type, shape, scale))
+        self.largest.append(largest)
         return len(self.tensors) - 1
 
     def any_input(self, *types: Type) -> int:
@@ -61,6 +63,9 @@ class Dice:
 
     def result(self, type: Type, shape: Shape, sums: int, typical: float) -> Result:
         low, high = CODE_RANGE[type]
+        if type == "i32":
+            limit = int(self.pick(2**15, 2**20, 2**30))
+            low, high = max(low, -limit), min(high, limit)
         if type != "f32":
             low, high = (int(x) for x in sorted(self.rng.integers(low, high + 1, 2)))
         if self.between(0, 3) == 0:
@@ -69,7 +74,8 @@ class Dice:
             spread = max(high - low, 1) / typical
             scales = self.rng.normal(0, spread, (shape.channels, sums)).astype(np.float32)
         offsets = self.rng.integers(-20, 20, shape.channels).astype(np.float32) / 2
-        return Result(self.tensor(type, shape), low, high, scales, offsets)
+        tensor = self.tensor(type, shape, largest=max(-low, high))
+        return Result(tensor, low, high, scales, offsets)
 
     def window(self, shape: Shape, largest: int = 5, dilated: bool = False) -> tuple[Window, Shape]:
         """A window, and the size of an output whose windows all overlap the image."""
@@ -141,6 +147,8 @@ class Dice:
 
     def average_pool(self) -> None:
         input = self.any_input(*INTEGERS)
+        while self.largest[input] > 2**20:  # 9 x 9 of these fit 32 bits, of larger ones maybe not
+            input = self.any_input(*INTEGERS)
         window, out = self.window(self.tensors[input].shape, largest=9)
         results = self.results(out, 1, 1000)
         self.operations.append(
@@ -151,7 +159,7 @@ class Dice:
         input = self.any_input(*INTEGERS)
         found = self.tensors[input]
         window, out = self.window(found.shape)
-        output = self.tensor(found.type, out, found.scale)
+        output = self.tensor(found.type, out, found.scale, self.largest[input])
         self.operations.append(MaxPool(f"max {len(self.operations)}", input, window, output))
 
     def channels(self) -> None:
@@ -166,7 +174,9 @@ class Dice:
             limit = 0 if tensor == ZEROS else self.tensors[tensor].shape.channels - 1
             sources.append((tensor, self.between(0, limit)))
         order = self.rng.permutation(len(sources))
-        output = self.tensor(found.type, found.shape._replace(channels=len(sources)), found.scale)
+        largest = max(self.largest[tensor] for tensor, _ in sources if tensor != ZEROS)
+        shape = found.shape._replace(channels=len(sources))
+        output = self.tensor(found.type, shape, found.scale, largest)
         name = f"channels {len(self.operations)}"
         self.operations.append(Channels(name, output, tuple(sources[i] for i in order)))
 
@@ -206,7 +216,7 @@ def small_program() -> Program:
         out = Shape(2, 3, 3)
         results = (dice.result("u8", out, branches, 200),)
         dice.operations.append(Convolution("c", results, image, window, 1, codes, bits))
-    dice.operations.append(Add("a", (dice.result("i16", Shape(2, 3, 3), 2, 200),), 1, 2))
+    dice.operations.append(Add("a", (dice.result("i32", Shape(2, 3, 3), 2, 200),), 1, 2))
     dice.operations.append(Requantize("r", (dice.result("i8", Shape(2, 3, 3), 1, 200),), 3))
     pooled = dice.tensor("i8", Shape(2, 2, 2), 1.0)
     dice.operations.append(MaxPool("m", 4, Window((2, 2), (2, 2), (1, 1)), pooled))
@@ -226,6 +236,24 @@ def one_convolution(image: Shape, kernels: int, bits: int | None = None) -> Prog
     tensors = (Tensor("u8", image, 1.0), Tensor("f32", image._replace(channels=kernels), 1.0))
     convolution = Convolution("c", (result,), 0, Window((1, 1)), 1, codes, bits)
     return Program("one", tensors, (Lookup("image", 0, table), convolution), 1)
+
+
+def one_average(largest: int) -> Program:
+    """Image, codes up to `largest`, their average over 2 x 2 pixels."""
+    one, none = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
+    shape = Shape(1, 2, 2)
+    wide, average = Result(1, 0, largest, one, none), Result(2, 0, 0, one, none)
+    tensors = (
+        Tensor("u8", shape, 1.0),
+        Tensor("i32", shape, 1.0),
+        Tensor("f32", Shape(1, 1, 1), 1.0),
+    )
+    operations = (
+        Lookup("image", 0, np.zeros((1, 256), np.uint8)),
+        Requantize("wide", (wide,), 0),
+        AveragePool("average", (average,), 1, Window((2, 2))),
+    )
+    return Program("average", tensors, operations, 2)
 
 
 def images_for(program: Program, count: int, seed: int = 0) -> npt.NDArray[np.uint8]:

@@ -61,7 +61,7 @@ struct Tensor {
         switch (type) {
             case Type::U8: return pointers[size_t(c)][p];
             case Type::I8: return static_cast<signed char>(pointers[size_t(c)][p]);
-            case Type::I16: { int16_t v; std::memcpy(&v, pointers[size_t(c)] + 2 * p, 2); return v; }
+            case Type::I32: { int32_t v; std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4); return v; }
             default: { float v; std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4); return double(v); }
         }
     }
@@ -173,10 +173,10 @@ std::vector<Output> random_outputs(int channels, int sums, double magnitude) {
     const int count = chance(70) ? 1 : random_int(2, 4);
     for (int i = 0; i < count; ++i) {
         Output o;
-        o.type = pick({Type::U8, Type::I8, Type::I16, Type::F32});
+        o.type = pick({Type::U8, Type::I8, Type::I32, Type::F32});
         if (o.type == Type::U8) o.low = 0, o.high = float(pick({255, 15, 200}));
         if (o.type == Type::I8) o.low = float(pick({-128, -127, 0})), o.high = 127;
-        if (o.type == Type::I16) o.low = float(pick({-32768, -300})), o.high = 32767;
+        if (o.type == Type::I32) o.low = float(pick({-(1 << 30), -300})), o.high = float(1 << 30);
         const int style = random_int(0, 3);
         for (int k = 0; k < channels; ++k) {
             for (int j = 0; j < sums; ++j) {
@@ -313,7 +313,7 @@ void check_hostile_convs() {
 
 void check_elementwise() {
     const Shape shape = {random_int(1, 9), around_power_of_two(4), around_power_of_two(5)};
-    const Type a = pick({Type::U8, Type::I8, Type::I16}), b = pick({Type::U8, Type::I8, Type::I16});
+    const Type a = pick({Type::U8, Type::I8, Type::I32}), b = pick({Type::U8, Type::I8, Type::I32});
     Tensors in = copies_for({{shape, a}, {shape, b}});
     for (auto& t : in) t->fill(random_int(0, 50));
     AddSpec add{shape, a, b, random_outputs(shape.channels, 2, 20000)};
@@ -350,7 +350,7 @@ void check_pools() {
     const Shape in_shape = {random_int(1, 9), around_power_of_two(4), around_power_of_two(5)};
     AveragePoolSpec average;
     average.in = average.out = in_shape;
-    average.in_type = pick({Type::U8, Type::I8, Type::I16});
+    average.in_type = pick({Type::U8, Type::I8, Type::I32});
     average.window = random_window(in_shape, average.out);
     const Window& w = average.window;
     average.outputs = random_outputs(in_shape.channels, 1, 100.0 * w.kernel_h * w.kernel_w);
@@ -370,7 +370,7 @@ void check_pools() {
         return std::vector<int64_t>{sum};
     }, "average pool");
 
-    MaxPoolSpec largest{in_shape, average.out, pick({Type::U8, Type::I8, Type::I16, Type::F32}), w};
+    MaxPoolSpec largest{in_shape, average.out, pick({Type::U8, Type::I8, Type::I32, Type::F32}), w};
     in = copies_for({{in_shape, largest.type}});
     largest.type == Type::F32 ? in[0]->fill_floats() : in[0]->fill(random_int(0, 50));
     got = check_vectors([&](Isa isa, int threads) { return make_max_pool(largest, isa, threads); }, in, {{largest.out, largest.type}}, "max pool");

@@ -22,15 +22,21 @@ from dbq.lowering.values import (
     Sums,
     Value,
 )
-from dbq.program import CODE_RANGE, Lookup, Operation, Program, Requantize, Result, Tensor
+from dbq.program import (
+    CODE_RANGE,
+    LARGEST_SUM,
+    Lookup,
+    Operation,
+    Program,
+    Requantize,
+    Result,
+    Tensor,
+)
 
-WIDEST = CODE_RANGE["i16"][1]
-# A sum of many residuals may in theory grow far beyond what is ever seen. Its 16-bit codes cover this
-# many times the range in which its readers clip it; their step is then still 32 times finer.
-HEADROOM = 2.0
 # Of a value that passes through concatenations and is read by more than this many quantizers, one wide
 # copy is kept, from which each reader makes its own codes.
 MOST_COPIES = 2
+SMALLEST_BOUND = 1e-6  # of a value that is always 0
 
 Table = npt.NDArray[np.uint8]
 
@@ -119,12 +125,10 @@ def emit(name: str, output: Value, table: Any, facts: dict[str, Any]) -> Emitted
 
 
 def _assemble(name: str, plan: _Plan, table: Any, facts: dict[str, Any]) -> Emitted:
-    wide = _wide_scales(plan)
+    wide = _wide_codes(plan)
 
     def codes(value: Value, representation: Representation) -> Codes:
-        if representation == WIDE:
-            return Codes("i16", wide[value], -WIDEST, WIDEST)
-        return representation
+        return wide[value] if representation == WIDE else representation
 
     by_index = {index: key for key, index in plan.tensors.items()}
     keys = [(value, codes(value, r)) for value, r in (by_index[i] for i in range(plan.count))]
@@ -175,33 +179,34 @@ def _result(tensor: int, value: Affine, codes: Codes, input_scales: list[float])
     return Result(tensor, low, high, scales.astype(np.float32), offsets.astype(np.float32))
 
 
-def _wide_scales(plan: _Plan) -> dict[Value, float]:
-    """The scale of every value read wide. What a Selection joins must share one."""
+def _wide_codes(plan: _Plan) -> dict[Value, Codes]:
+    """The codes of every value read wide. What a Selection joins must share one scale."""
     groups = _Groups()
-    clips: dict[Value, float] = defaultdict(float)
     for value, representation in plan.tensors:
         if representation == WIDE:
             groups.find(value)
             if isinstance(value, Selection):
                 for input in value.inputs:
                     groups.join(value, input)
-        else:
-            assert isinstance(representation, Codes)
-            for leaf in leaves(value):
-                clips[leaf] = max(clips[leaf], representation.clip)
-    bounds: dict[Value, float] = defaultdict(float)
-    limits: dict[Value, float] = defaultdict(float)
+    bounds: dict[Value, float] = defaultdict(lambda: SMALLEST_BOUND)
     for value in groups.parents:
-        root = groups.find(value)
         if isinstance(value, Affine):
+            root = groups.find(value)
             bounds[root] = max(bounds[root], value.bound)
-            limits[root] = max(limits[root], HEADROOM * clips[value])
-    scales = {}
+    largest: dict[Value, int] = defaultdict(lambda: CODE_RANGE["i32"][1])
+    for sums in plan.sums:
+        for value, representation in sums.reads:
+            if representation == WIDE:
+                root = groups.find(value)
+                # A power of two: float32 holds it, so no rounded limit lets a sum overflow.
+                most = 2 ** ((LARGEST_SUM // sums.addends).bit_length() - 1)
+                largest[root] = min(largest[root], most)
+    found = {}
     for value in groups.parents:
         root = groups.find(value)
-        limit = min(bounds[root], limits[root] or np.inf)
-        scales[value] = max(limit, 1e-6) / WIDEST
-    return scales
+        most = largest[root]
+        found[value] = Codes("i32", bounds[root] / most, -most, most)
+    return found
 
 
 class _Groups:

@@ -68,7 +68,8 @@ def _mean(site: Site, read: Reading, window: Window, shape: Shape, divisor: int)
         raise LoweringError(f"{site.name} averages the image itself; do that before the network")
     name = site.name
     sums = Sums(name, site.now(), shape, [read],
-                lambda results, reads: AveragePool(name, results, reads[0], window))  # fmt: skip
+                lambda results, reads: AveragePool(name, results, reads[0], window),
+                addends=math.prod(window.kernel))  # fmt: skip
     scales = np.full((shape.channels, 1), 1.0 / divisor)
     bound = bound_of(read.value) * math.prod(window.kernel) / divisor
     return Affine(sums, scales, np.zeros(shape.channels), bound)

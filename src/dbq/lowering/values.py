@@ -1,8 +1,8 @@
 """The tensors of a network while it is being lowered: real numbers that no code has been chosen for.
 
 A layer's output becomes codes only when someone reads it, and each reader says in which representation:
-a convolution in that of its input quantizer, an addition or an average in `WIDE`, 16-bit codes fine
-enough that torch's float sums are not missed. So a value is either
+a convolution in that of its input quantizer, an addition or an average in `WIDE`, 32-bit codes, as
+fine as torch's floats. So a value is either
 
     Image       what the network is given
     Affine      exact integer sums of an operation, then a scale and an offset per channel, then a clamp
@@ -37,7 +37,7 @@ class Codes(NamedTuple):
         return self.scale * self.high
 
 
-# 16 bits, with a scale found when all readers are known; the second is the float output.
+# 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"
 FLOAT = Codes("f32", 1.0, 0, 0)
 Representation = Codes | Literal["wide"]
@@ -65,6 +65,7 @@ class Sums:
     shape: Shape
     reads: list[Reading]
     build: Callable[[tuple[Result, ...], list[int]], Operation]
+    addends: int = 1  # how many codes of a wide input are added up
 
 
 @dataclass(eq=False)

@@ -36,7 +36,7 @@ Images = npt.NDArray[np.uint8]
 DTYPES: dict[Type, type[np.generic]] = {
     "u8": np.uint8,
     "i8": np.int8,
-    "i16": np.int16,
+    "i32": np.int32,
     "f32": np.float32,
 }
 
