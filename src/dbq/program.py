@@ -41,6 +41,7 @@ MAX_SIDE = MAX_CHANNELS = 65_535
 MAX_PIXELS = 2**26
 MAX_TAPS = 2**16
 MAX_WINDOW = 255
+MAX_TENSORS = 2**14
 LARGEST_SCALE = 1e20
 LARGEST_SUM = 2**31 - 1
 
@@ -256,6 +257,8 @@ class Program:
 def check(program: Program) -> None:
     """Raise LoweringError unless `program` can run: the rules of docs/format.md."""
     _require(program.operations, "a program has operations")
+    many = max(len(program.tensors), len(program.operations))
+    _require(many <= MAX_TENSORS, f"{many} tensors or operations, over {MAX_TENSORS}")
     first = program.operations[0]
     _require(isinstance(first, Lookup), "the first operation is a lookup of the image")
     for tensor in program.tensors:
