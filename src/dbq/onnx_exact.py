@@ -1,12 +1,14 @@
 """The exact form: every tensor holds codes as float32, every branch is a convolution of its own.
 
-Sums are exact while they stay below 2^24; what follows are the steps of `dbq.program.Result` one by one,
-so a runtime that computes float32 as written gives the program's codes and logits bit for bit.
+Sums of products are exact while they stay below 2^24; what follows are the steps of
+`dbq.program.Result` one by one: a runtime that computes float32 as written gives the program's codes and
+logits bit for bit.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from dbq.onnx_graph import Graph
 from dbq.onnx_moving import Values, channels, max_pool, windowed
@@ -24,8 +26,8 @@ from dbq.program import (
 from dbq.runtime.reference import DTYPES
 
 
-def emit(program: Program, graph: Graph, image: str) -> str:
-    """The value of the program's output, [N, K, H, W]."""
+def emit(program: Program, graph: Graph, image: str) -> Values:
+    """Every tensor of the program in `graph`; `image` is the name of the input."""
     values = Values(program, graph)
     for op in program.operations:
         match op:
@@ -39,7 +41,7 @@ def emit(program: Program, graph: Graph, image: str) -> str:
                 sums = _sums(values, op)
                 for result in op.results:
                     values.names[result.tensor] = _requantized(values, sums, result, op.name)
-    return values.names[program.output]
+    return values
 
 
 def _lookup(values: Values, op: Lookup, image: str) -> str:
@@ -55,24 +57,42 @@ def _lookup(values: Values, op: Lookup, image: str) -> str:
 
 
 def _sums(values: Values, op: Convolution | Add | Requantize | AveragePool) -> list[str]:
-    graph = values.graph
     match op:
         case Add() | Requantize():
             return [values.names[i] for i in op.reads]
         case Convolution():
             weights = [branch.astype(np.float32) for branch in op.codes]
-            groups = op.groups
+            return _convolved(values, op, weights, op.groups)
         case AveragePool():
+            if op.window.kernel == values.shape(op.input)[1:]:
+                return [_total(values, op)]
             # The sum over the window, as a convolution: AveragePool would divide.
-            groups = values.shape(op.input).channels
-            weights = [np.ones((groups, 1, *op.window.kernel), np.float32)]
-    output = values.shape(op.writes[0])
+            channels = values.shape(op.input).channels
+            ones = np.ones((channels, 1, *op.window.kernel), np.float32)
+            return _convolved(values, op, [ones], channels)
+
+
+def _convolved(
+    values: Values,
+    op: Convolution | AveragePool,
+    weights: list[npt.NDArray[np.float32]],
+    groups: int,
+) -> list[str]:
+    graph, output = values.graph, values.shape(op.writes[0])
     x, attributes = windowed(values, op.input, op.window, output, op.name)
     return [
         graph.add("Conv", x, graph.constant(weight, f"{op.name}/codes"), label=op.name,
                   group=groups, **attributes)
         for weight in weights
     ]  # fmt: skip
+
+
+def _total(values: Values, op: AveragePool) -> str:
+    """The sum of an image of wide codes, which float64 holds exactly, rounded once."""
+    graph = values.graph
+    x = graph.add("Cast", values.names[op.input], label=op.name, to=11)  # float64
+    x = graph.add("ReduceSum", x, graph.constant([2, 3]), label=op.name)
+    return graph.add("Cast", x, label=op.name, to=1)  # float32
 
 
 def _requantized(values: Values, sums: list[str], result: Result, label: str) -> str:

@@ -29,6 +29,15 @@ def export_onnx(program: Program, path: str | os.PathLike[str], *, form: Form = 
     float rounding elsewhere, two to three times slower. docs/onnx.md has the measurements.
 
     Give a batch size where the runtime lets you (openvino: `model.reshape`): it plans better.
+
+    >>> import dbq, tempfile, torch
+    >>> model = dbq.create_model("resnet20").eval()
+    >>> images = torch.rand(2, 3, 32, 32)
+    >>> _ = dbq.prepare(model, "resnet-2t-a8", images), dbq.calibrate(model, [images])
+    >>> program = dbq.lower(model, images, report=None)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     dbq.export_onnx(program, f"{directory}/net.onnx").name
+    'net.onnx'
     """
     write_atomically(Path(path), to_onnx(program, form).SerializeToString())
     return Path(path)
@@ -39,7 +48,7 @@ def to_onnx(program: Program, form: Form = "int8") -> onnx.ModelProto:
     if form not in FORMS:
         raise LoweringError(f"no ONNX form {form!r}; known: {', '.join(FORMS)}")
     graph = Graph()
-    output = FORMS[form](program, graph, "image")
+    output = FORMS[form](program, graph, "image").names[program.output]
     shape, image = program.tensors[program.output].shape, program.input_shape
     size: list[int | str] = ["N", *shape]
     if shape[1:] == (1, 1):

@@ -1,7 +1,7 @@
 """The 8-bit form: QuantizeLinear and DequantizeLinear around ordinary operations (QDQ).
 
 Runtimes recognise DequantizeLinear - Conv - QuantizeLinear and run it as an int8 convolution. Branches
-are merged into one (`dbq.onnx_weights`). 8-bit tensors are stored as the program's codes; 16-bit tensors,
+are merged into one (`dbq.onnx_weights`). 8-bit tensors are stored as the program's codes; wide ones,
 which hold residuals, are float values.
 """
 
@@ -33,6 +33,7 @@ from dbq.program import (
 from dbq.runtime.reference import DTYPES
 
 Floats = npt.NDArray[np.float64]
+Summing = Convolution | Add | Requantize | AveragePool
 
 # A layer with so few input channels costs little: its 8-bit codes are kept exactly, at twice the work.
 # So are those of linear layers, and of depthwise ones, whose products runtimes do not add in pairs.
@@ -43,8 +44,8 @@ FEW_CHANNELS = 4
 ZERO_POINTS: dict[str, np.uint8] = {"u8": np.uint8(0), "i8": np.uint8(128)}
 
 
-def emit(program: Program, graph: Graph, image: str) -> str:
-    """The value of the program's output, [N, K, H, W] or [N, K]."""
+def emit(program: Program, graph: Graph, image: str) -> Values:
+    """Every tensor of the program in `graph`; `image` is the name of the input."""
     values = Values(program, graph)
     for op in program.operations:
         match op:
@@ -57,7 +58,7 @@ def emit(program: Program, graph: Graph, image: str) -> str:
                 values.names[op.tensor] = channels(values, op, np.asarray(zero))
             case _:
                 _summing(values, op)
-    return values.names[program.output]
+    return values
 
 
 def _lookup(values: Values, op: Lookup, image: str) -> str:
@@ -69,7 +70,10 @@ def _lookup(values: Values, op: Lookup, image: str) -> str:
         pixels = graph.add("Cast", planes, label=op.name, to=1)  # float
         slope, offset = (graph.constant(numbers[:, None, None]) for numbers in line)
         scaled = graph.add("Mul", pixels, slope, label=op.name)
-        return _quantized(values, graph.add("Add", scaled, offset, label=op.name), tensor, op.name)
+        x = graph.add("Add", scaled, offset, label=op.name)
+        limits = [float(code) * tensor.scale for code in _ends(op, tensor)]
+        x = graph.add("Clip", x, *map(graph.constant, limits), label=op.name)
+        return _quantized(values, x, tensor, op.name)
     pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
     starts = np.arange(len(op.table), dtype=np.int32)[:, None, None] * 256
     indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
@@ -84,17 +88,27 @@ def _line(
     mean, std = (np.asarray(program.facts.get(key, ()), np.float64) for key in ("mean", "std"))
     if not len(mean) == len(std) == len(op.table):
         return None
-    slope, offset = (1 / (255 * std)).astype(np.float32), (-mean / std).astype(np.float32)
-    t = (np.arange(256) * slope[:, None].astype(np.float64) + offset[:, None]) / tensor.scale
-    # Runtimes differ in the last bits: numbers near a half would round either way.
-    if np.abs(t - np.floor(t) - 0.5).min() < 1e-4:
+    codes = op.table.view(DTYPES[tensor.type]).astype(np.float64)
+    low, high = _ends(op, tensor)
+    t = ((np.arange(256) / 255 - mean[:, None]) / std[:, None]) / tensor.scale
+    # Runtimes differ in the last bits, and numbers near a half would round either way: shift the line to
+    # the middle of where it gives the codes of the table.
+    least = np.where(codes > low, codes - 0.5 - t, -np.inf).max(axis=1)
+    most = np.where(codes < high, codes + 0.5 - t, np.inf).min(axis=1)
+    if not (most - least > 1e-3).all():
         return None
+    shift = (np.maximum(least, -0.5) + np.minimum(most, 0.5)) / 2
+    slope, offset = 1 / (255 * std), -mean / std + shift * tensor.scale
+    return slope.astype(np.float32), offset.astype(np.float32)
+
+
+def _ends(op: Lookup, tensor: Tensor) -> tuple[int, int]:
+    """The smallest and largest code of the table."""
     codes = op.table.view(DTYPES[tensor.type])
-    expected = np.rint(np.clip(t, *CODE_RANGE[tensor.type]))
-    return (slope, offset) if np.array_equal(codes, expected) else None
+    return int(codes.min()), int(codes.max())
 
 
-def _summing(values: Values, op: Convolution | Add | Requantize | AveragePool) -> None:
+def _summing(values: Values, op: Summing) -> None:
     """Results that stand for the same numbers share one computation."""
     made: list[tuple[Floats, Floats, str]] = []
     for result in op.results:
@@ -107,12 +121,10 @@ def _summing(values: Values, op: Convolution | Add | Requantize | AveragePool) -
         if not name:
             name = _computed(values, op, slopes, offsets)
             made.append((slopes, offsets, name))
-        values.names[result.tensor] = _stored(values, name, result, op.name)
+        values.names[result.tensor] = _stored(values, name, op, result)
 
 
-def _real(
-    values: Values, op: Convolution | Add | Requantize | AveragePool, result: Result
-) -> tuple[Floats, Floats]:
+def _real(values: Values, op: Summing, result: Result) -> tuple[Floats, Floats]:
     """Slopes [K, J] and offsets [K] from values to values, where a Result has them for codes."""
     tensors = values.program.tensors
     inputs = np.array([tensors[i].scale for i in op.reads])
@@ -122,7 +134,7 @@ def _real(
 
 def _computed(
     values: Values,
-    op: Convolution | Add | Requantize | AveragePool,
+    op: Summing,
     slopes: Floats,
     offsets: Floats,
 ) -> str:
@@ -204,22 +216,40 @@ def _column(numbers: Floats) -> npt.NDArray[np.float32]:
     return few.astype(np.float32)[:, None, None]
 
 
-def _stored(values: Values, x: str, result: Result, label: str) -> str:
-    """The value as the program keeps it: clamped, and codes if it is 8 bits wide."""
+def _stored(values: Values, x: str, op: Summing, result: Result) -> str:
+    """The value as the program keeps it: clamped where it can go further, and codes if 8 bits wide."""
     graph, tensor = values.graph, values.program.tensors[result.tensor]
     if tensor.type == "f32":
         return x
-    low, high = CODE_RANGE[tensor.type]
-    # -127 is where 8 bits end: QuantizeLinear's -128 is one step further, and costs no operation.
-    natural = (low, -127)[tensor.type == "i8" and result.low == -127]
-    if tensor.type == "i16" and (result.low, result.high) == (0, high):
-        return graph.add("Relu", x, label=label)
-    if (result.low, result.high) not in ((low, high), (natural, high)):
-        limits = [
-            graph.constant(float(limit) * tensor.scale) for limit in (result.low, result.high)
-        ]
-        x = graph.add("Clip", x, *limits, label=label)
-    return x if tensor.type == "i16" else _quantized(values, x, tensor, label)
+    low, high = result.low, result.high
+    if tensor.type in ZERO_POINTS:
+        least, most = CODE_RANGE[tensor.type]  # where QuantizeLinear clamps
+        # -127 is where signed codes end; one step further costs no operation.
+        is_clamped = (low, high) == (least, most) or (tensor.type, low, high) == ("i8", -127, 127)
+    else:
+        reach = _reach(values, op, result)
+        is_clamped = low <= -reach and reach <= high
+        if low == 0 and reach <= high:
+            x, is_clamped = graph.add("Relu", x, label=op.name), True
+    if not is_clamped:
+        limits = [graph.constant(float(limit) * tensor.scale) for limit in (low, high)]
+        x = graph.add("Clip", x, *limits, label=op.name)
+    return _quantized(values, x, tensor, op.name) if tensor.type in ZERO_POINTS else x
+
+
+def _reach(values: Values, op: Summing, result: Result) -> float:
+    """A bound on the result before it is clamped, in codes; a little less, for rounding."""
+    largest = [max(CODE_RANGE[values.program.tensors[i].type]) for i in op.reads]
+    scales = np.abs(result.scales.astype(np.float64))  # [K, J]
+    match op:
+        case Convolution():
+            taps = np.abs(op.codes.astype(np.int16)).sum(axis=(2, 3, 4), dtype=np.float64)  # [J, K]
+            sums = scales * taps.T * 255
+        case AveragePool():
+            sums = scales * math.prod(op.window.kernel) * largest[0]
+        case _:
+            sums = scales * np.array(largest, np.float64)
+    return float((sums.sum(axis=1) + np.abs(result.offsets)).max() * (1 - 1e-5))
 
 
 def _quantized(values: Values, x: str, tensor: Tensor, label: str) -> str:

@@ -1,0 +1,357 @@
+"""The native engine against onnxruntime and openvino: latency, throughput, memory, size, layer by layer.
+
+    python benchmarks/engine.py [--networks NAME ...] [--threads 1 2] [--quick] [--prepare]
+
+Contenders take turns in one process, many rounds; a number is the median over rounds, a ratio the median
+over rounds of (peer / ours in that round). Before a turn everybody else's threads must have gone to
+sleep. Peers get float images, normalised and planar; ours takes uint8 images and normalises them itself.
+A peer counts only if its 8-bit outputs are close to its own float outputs.
+Networks are made first, once, into --files; --prepare stops there. Weights are random: speed depends on
+the share of zeros in a branch, which is reported, not on what a network knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from engine_files import NETWORKS, Network, inputs, make, zeros
+from engine_runtimes import RUNTIMES, Run
+from machine import RESULTS, headline, save
+
+import dbq
+from dbq.text import as_text, plain_table
+
+ROOT = Path(__file__).parents[1]
+ROUNDS, QUICK_ROUNDS = 21, 5
+TURN = 0.03  # seconds of timed runs in a turn, about
+BATCH = 16
+CHECKED_IMAGES = 8
+CLOSE = 0.95  # least correlation of 8-bit with float outputs; saturated sums give less than 0.7
+# Every 32-byte load of sums of the table kernels stands for 48 multiply-accumulates of a branch, and the
+# processor does two loads a cycle.
+MACS_PER_CYCLE = 2 * 48
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contender:
+    label: str
+    runtime: str
+    file: Path
+    kind: str  # "ours", "int8", "float32"
+
+
+def contenders(name: str, files: Path) -> list[Contender]:
+    ours = [
+        Contender(f"dbq {plan}", "dbq", files / f"{name}-{plan}.dbq", "ours")
+        for plan in NETWORKS[name].plans
+    ]
+    int8, nncf, float32 = (
+        files / f"{name}-{suffix}" for suffix in ("int8.onnx", "nncf.xml", "float32.onnx")
+    )
+    return [
+        *ours,
+        Contender("onnxruntime int8", "onnxruntime", int8, "int8"),
+        Contender("openvino int8 (NNCF)", "openvino", nncf, "int8"),
+        Contender("openvino int8 (QDQ)", "openvino", int8, "int8"),
+        Contender("onnxruntime float32", "onnxruntime", float32, "float32"),
+        Contender("openvino float32", "openvino", float32, "float32"),
+    ]
+
+
+def start(contender: Contender, network: Network, threads: int, batch: int) -> Run:
+    images, floats = inputs(network, batch)
+    return RUNTIMES[contender.runtime](contender.file, threads, images, floats)
+
+
+def wait_for_quiet() -> None:
+    """Until this process uses no processor time: threads spin for a while after their last work."""
+    for _ in range(100):
+        before = time.process_time()
+        time.sleep(0.002)
+        if time.process_time() - before < 0.0004:
+            return
+
+
+def turn(run: Run, seconds: float) -> float:
+    """Milliseconds of one run: the median of those that fit into `seconds`, after one to warm up."""
+    wait_for_quiet()
+    run()
+    times: list[float] = []
+    while not times or (sum(times) < seconds and len(times) < 50):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return 1e3 * statistics.median(times)
+
+
+def interleave(runs: dict[Any, Run], rounds: int, seconds: float = TURN) -> dict[Any, list[float]]:
+    """Milliseconds by contender and round."""
+    times: dict[Any, list[float]] = {key: [] for key in runs}
+    for number in range(rounds):
+        order = list(runs) if number % 2 else list(reversed(runs))
+        for key in order:
+            times[key].append(turn(runs[key], seconds))
+    return times
+
+
+def correlation(contender: Contender, reference: Contender, network: Network) -> float:
+    """Of logits with those of the same runtime in float, each class centred over the images."""
+    outputs = []
+    for which in (contender, reference):
+        logits = np.array(start(which, network, 1, CHECKED_IMAGES)(), np.float64)
+        outputs.append((logits - logits.mean(axis=0)).ravel())
+    return float(np.corrcoef(*outputs)[0, 1])
+
+
+def footprint(contender: Contender, network: Network) -> dict[str, float]:
+    script = str(Path(__file__).with_name("engine_runtimes.py"))
+    command = [
+        sys.executable,
+        script,
+        contender.runtime,
+        str(contender.file),
+        "1",
+        str(network.pixels),
+    ]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(output)
+    return found
+
+
+def size(contender: Contender) -> int:
+    """Bytes of the network on disk."""
+    weights = contender.file.with_suffix(".bin")
+    extra = weights.stat().st_size if contender.file.suffix == ".xml" else 0
+    return contender.file.stat().st_size + extra
+
+
+def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str, Any]:
+    network, field = NETWORKS[name], contenders(name, files)
+    say(f"{name}: checking peers")
+    float32 = {c.runtime: c for c in field if c.kind == "float32"}
+    close = {
+        c.label: correlation(c, float32[c.runtime], network) for c in field if c.kind == "int8"
+    }
+    say(f"{name}: batch 1, {rounds} rounds")
+    runs = {(c.label, t): start(c, network, t, 1) for c in field for t in threads}
+    times = interleave(runs, rounds)
+    runs.clear()
+    say(f"{name}: batch {BATCH}")
+    most = max(threads)
+    batches = interleave(
+        {c.label: start(c, network, most, BATCH) for c in field}, max(3, rounds // 4), 0.0
+    )
+    say(f"{name}: memory")
+    rows = [
+        {
+            "contender": c.label,
+            "kind": c.kind,
+            "ms": {str(t): statistics.median(times[c.label, t]) for t in threads},
+            "images_per_second": 1e3 * BATCH / statistics.median(batches[c.label]),
+            "correlation": close.get(c.label),
+            "bytes": size(c),
+            **footprint(c, network),
+        }
+        for c in field
+    ]
+    best = best_peers(rows, threads)
+    for row in rows:
+        row["ratio"] = {
+            str(t): statistics.median(
+                peer / own
+                for peer, own in zip(times[best[t], t], times[row["contender"], t], strict=True)
+            )
+            for t in threads
+        }
+    return {
+        "pixels": network.pixels,
+        "rounds": rounds,
+        "batch_threads": most,
+        "best_int8_peer": {str(t): best[t] for t in threads},
+        "contenders": rows,
+        "targets": verdicts(network, rows),
+        "zeros": {p: zeros(files / f"{name}-{p}.dbq") for p in network.plans},
+        "layers": {p: layers(files / f"{name}-{p}.dbq", network) for p in network.plans},
+    }
+
+
+def best_peers(rows: list[Row], threads: list[int]) -> dict[int, str]:
+    """The fastest correct int8 peer for each number of threads."""
+    fair = [row for row in rows if row["kind"] == "int8" and row["correlation"] >= CLOSE]
+    if not fair:
+        sys.exit(f"no int8 peer is correct: {[(r['contender'], r['correlation']) for r in rows]}")
+    return {t: min(fair, key=lambda row: row["ms"][str(t)])["contender"] for t in threads}
+
+
+def verdicts(network: Network, rows: list[Row]) -> list[Row]:
+    """Targets are for one thread."""
+    found = {row["contender"]: row["ratio"].get("1") for row in rows}
+    return [
+        {"plan": plan, "kind": kind, "target": target, "ratio": found[f"dbq {plan}"],
+         "met": (found[f"dbq {plan}"] or 0) >= target}
+        for kind, goals in (("target", network.targets), ("moonshot", network.moonshots))
+        for plan, target in goals.items()
+    ]  # fmt: skip
+
+
+def layers(path: Path, network: Network, repeats: int = 15) -> list[Row]:
+    """Each layer of ours, one thread: microseconds, and how fast its multiply-accumulates are."""
+    image = inputs(network, 1)[0]
+    wait_for_quiet()
+    with dbq.load(path) as net:
+        profiles = [net.profile(image) for _ in range(repeats)]
+        described = net.describe().layers
+    medians = [statistics.median(times) for times in zip(*profiles, strict=True)]
+    return [
+        {"layer": layer.name, "kind": layer.kind, "precision": layer.precision,
+         "kernel": layer.kernel, "us": us,
+         "gmacs": layer.macs / us / 1e3 if us and layer.macs else None}
+        for layer, us in zip(described, medians, strict=True)
+    ]  # fmt: skip
+
+
+CLOCK_SOURCE = """
+#include <stdio.h>
+#include <time.h>
+int main(void) {
+    struct timespec a, b; unsigned long x = 0, n = 200000000;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    for (unsigned long i = 0; i < n; i += 8)
+        __asm__ volatile("add $1,%0\\nadd $1,%0\\nadd $1,%0\\nadd $1,%0\\n"
+                         "add $1,%0\\nadd $1,%0\\nadd $1,%0\\nadd $1,%0" : "+r"(x));
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    printf("%f", n / ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)));
+}
+"""
+
+
+def clock() -> float | None:
+    """GHz, by a chain of additions that take a cycle each; None without an x86 compiler.
+
+    What the system reports in a virtual machine is not what the processor does.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        source, program = Path(directory, "clock.c"), Path(directory, "clock")
+        source.write_text(CLOCK_SOURCE)
+        try:
+            subprocess.run(["cc", "-O1", "-o", program, source], check=True, capture_output=True)
+            runs = [subprocess.run([program], check=True, capture_output=True) for _ in range(7)]
+        except (OSError, subprocess.CalledProcessError):
+            return None
+    return max(float(run.stdout) for run in runs)
+
+
+def limit_share(row: Row, ghz: float | None) -> float | None:
+    """GMAC/s of a ternary layer as a share of what the load ports allow."""
+    if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
+        return None
+    return float(row["gmacs"] / (MACS_PER_CYCLE * ghz / int(row["precision"][:-1])))
+
+
+def latency_table(name: str, result: Row, threads: list[int]) -> str:
+    columns = [
+        name, *(f"ms, {t} thr" for t in threads), *(f"x int8, {t}" for t in threads),
+        f"img/s b{BATCH}", "file MB", "load ms", "net MB", "lib MB", "corr",
+    ]  # fmt: skip
+    table = plain_table(columns)
+    for row in result["contenders"]:
+        table.add_row(
+            row["contender"],
+            *(f"{row['ms'][str(t)]:.2f}" for t in threads),
+            *(f"{row['ratio'][str(t)]:.2f}" for t in threads),
+            f"{row['images_per_second']:.0f}",
+            f"{row['bytes'] / 1e6:.2f}",
+            *(f"{row[key]:.0f}" for key in ("load_ms", "network_mb", "library_mb")),
+            "" if row["correlation"] is None else f"{row['correlation']:.3f}",
+        )
+    lines = [
+        f"{goal['kind']} {goal['plan']}: >= {goal['target']:.2f}x the best int8 peer, "
+        f"{goal['ratio']:.2f}x: {'met' if goal['met'] else 'MISSED'}"
+        for goal in result["targets"]
+        if goal["ratio"]
+    ]
+    share = "; ".join(
+        f"{plan} " + ", ".join(f"{100 * s:.0f} %" for s in shares)
+        for plan, shares in result["zeros"].items()
+        if shares
+    )
+    return as_text(table, *lines, f"zeros in branches: {share}", width=130)
+
+
+def layer_table(name: str, plan: str, rows: list[Row], ghz: float | None) -> str:
+    table = plain_table(
+        ["layer", "precision", "kernel", "us", "share", "GMAC/s", "of limit"], left=3
+    )
+    total = sum(row["us"] for row in rows)
+    for row in rows:
+        share = limit_share(row, ghz)
+        table.add_row(
+            row["layer"], row["precision"], row["kernel"], f"{row['us']:.0f}",
+            f"{100 * row['us'] / total:.1f} %",
+            "" if row["gmacs"] is None else f"{row['gmacs']:.1f}",
+            "" if share is None else f"{100 * share:.0f} %",
+        )  # fmt: skip
+    return as_text(f"{name}, {plan}: {total / 1e3:.2f} ms, one thread", table, width=120)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def earlier() -> dict[str, Any]:
+    """Networks already in results/engine.json: a run of some of them replaces only those."""
+    path = RESULTS / "engine.json"
+    found: dict[str, Any] = json.loads(path.read_text())["networks"] if path.exists() else {}
+    return found
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--quick", action="store_true", help="few rounds, nothing saved")
+    parser.add_argument("--prepare", action="store_true", help="make the networks and stop")
+    parser.add_argument("--files", type=Path, default=ROOT / "build" / "engine")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse()
+    for name in arguments.networks:
+        make(name, arguments.files)
+    if arguments.prepare:
+        return
+    ghz = clock()
+    versions = {p: version(p) for p in ("onnxruntime", "openvino", "nncf")}
+    said = ", ".join(f"{package} {number}" for package, number in versions.items())
+    print(f"inference, {headline()}, {said}, {ghz or 0:.2f} GHz, {os.cpu_count()} cores")
+    rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
+    results = {}
+    for name in arguments.networks:
+        results[name] = result = measure(name, arguments.files, arguments.threads, rounds)
+        print(latency_table(name, result, arguments.threads), flush=True)
+        for plan, rows in result["layers"].items():
+            print(layer_table(name, plan, rows, ghz), flush=True)
+    if not arguments.quick:
+        merged = {**earlier(), **results}
+        ordered = {name: merged[name] for name in NETWORKS if name in merged}
+        command = "python benchmarks/engine.py"
+        print(save("engine", command, versions=versions, ghz=ghz, networks=ordered))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The contenders of benchmarks/engine.py: each loads a file and runs a batch, as fast as it can.
+
+    python benchmarks/engine_runtimes.py RUNTIME FILE THREADS
+
+prints what one of them costs a process of its own: load time and resident memory, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Run = Callable[[], Array]
+
+
+def dbq(path: Path, threads: int, images: Array, floats: Array) -> Run:
+    from dbq.runtime.native import load
+
+    net = load(path, threads=threads)
+    return lambda: net(images)
+
+
+def onnxruntime(path: Path, threads: int, images: Array, floats: Array) -> Run:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_free_dimension_override_by_name("N", len(floats))
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feed = {session.get_inputs()[0].name: floats}
+    return lambda: session.run(None, feed)[0]
+
+
+def openvino(path: Path, threads: int, images: Array, floats: Array) -> Run:
+    import openvino as ov
+
+    core = ov.Core()
+    model = core.read_model(path)
+    model.reshape(list(floats.shape))
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,  # it would pin this thread, and with it every other contender's
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    request.set_input_tensor(ov.Tensor(floats, shared_memory=True))
+
+    def run() -> Array:
+        request.infer()
+        return request.get_output_tensor().data  # type: ignore[no-any-return]
+
+    return run
+
+
+RUNTIMES: dict[str, Callable[[Path, int, Array, Array], Run]] = {
+    "dbq": dbq,
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
+
+
+def resident() -> float:
+    """MB of this process in memory, now."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def footprint(runtime: str, path: Path, threads: int, pixels: int) -> dict[str, float]:
+    """Milliseconds to the first result; MB of the library, and of the network after three images."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (1, pixels, pixels, 3), dtype=np.uint8)
+    floats = np.ascontiguousarray((images / np.float32(255)).transpose(0, 3, 1, 2))
+    bare = resident()
+    _import(runtime)
+    with_library = resident()
+    start = time.perf_counter()
+    run = RUNTIMES[runtime](path, threads, images, floats)
+    run()
+    load_ms = 1e3 * (time.perf_counter() - start)
+    run(), run()
+    return {
+        "load_ms": load_ms,
+        "library_mb": with_library - bare,
+        "network_mb": resident() - with_library,
+    }
+
+
+def _import(runtime: str) -> None:
+    if runtime == "dbq":
+        from dbq.runtime.native import library
+
+        library()
+    elif runtime == "onnxruntime":
+        import onnxruntime  # noqa: F401
+    else:
+        import openvino
+
+        openvino.Core().get_property("CPU", "FULL_DEVICE_NAME")  # loads the plugin
+
+
+if __name__ == "__main__":
+    name, file, count, size = sys.argv[1:]
+    print(json.dumps(footprint(name, Path(file), int(count), int(size))))
