@@ -1,13 +1,15 @@
-"""The demo: a small MobileNet on real handwritten digits, from float to ternary, by three recipes."""
+"""The demo: a small MobileNet on real handwritten digits, from float to a .dbq file, by three recipes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dbq.costs import Totals
+from dbq.deployment import evaluate_deployed, program_of_run
+from dbq.fileformat import save
 from dbq.recipe import load_recipe
 from dbq.text import as_text, plain_table, short
 from dbq.training.run import train
@@ -33,10 +35,13 @@ class Row:
     images: int
     cost: Totals
     run: str
+    file: str = ""  # what deploys; a float network does not
+    file_bytes: int = 0
+    file_top1: float = 0.0  # of the native engine, on the same images
 
 
 def run(out: Path, progress: Progress) -> list[Row]:
-    """Train a float network, then quantize and fine-tune it with one and with two branches.
+    """Train a float network; quantize, fine-tune and export it with one and with two branches.
 
     Each run has a directory of its own in `out`; one that is finished already is not repeated.
     `progress(what, done, total)` is called after every epoch.
@@ -48,10 +53,17 @@ def run(out: Path, progress: Progress) -> list[Row]:
         recipe = load_recipe(name, start)
         result = train(recipe, out / name, resume=True, watchers=(watcher,))
         cost, images = Totals(**result["cost"]), result["test"]["images"]
-        rows.append(
-            Row(name, meaning, result["top1"], result["best_top1"], images, cost, str(out / name))
-        )
+        row = Row(name, meaning, result["top1"], result["best_top1"], images, cost, str(out / name))
+        rows.append(row if name == "digits-fp" else _deployed(row))
     return rows
+
+
+def _deployed(row: Row) -> Row:
+    """The run's network as a file, run by the native engine on the test set."""
+    file = Path(row.run) / "net.dbq"
+    size = save(program_of_run(Path(row.run)), file)
+    top1 = evaluate_deployed(file)["top1"]
+    return replace(row, file=str(file), file_bytes=size, file_top1=top1)
 
 
 class _EpochCounter:
@@ -71,14 +83,26 @@ class _EpochCounter:
 
 def results_table(rows: list[Row]) -> str:
     """The demo's results as text, with what they mean."""
-    names = ["recipe", "pointwise weights", "top-1", "best", "C_C", "C_S", "C_R", "C_M", "size"]
+    names = [
+        "recipe",
+        "pointwise weights",
+        "top-1",
+        "best",
+        "C_C",
+        "C_S",
+        "C_R",
+        "C_M",
+        ".dbq file",
+        "its top-1",
+    ]
     table = plain_table(names, left=2)
     base = rows[0].cost
     for row in rows:
         cost = row.cost
         table.add_row(
             row.recipe, row.meaning, f"{row.top1:.1f}", f"{row.best_top1:.1f}",
-            *(short(c) for c in (cost.C_C, cost.C_S, cost.C_R, cost.C_M)), f"{short(cost.C_M / 8)}B",
+            *(short(c) for c in (cost.C_C, cost.C_S, cost.C_R, cost.C_M)),
+            f"{short(row.file_bytes)}B" if row.file else "", f"{row.file_top1:.1f}" if row.file else "",
         )  # fmt: skip
     last = rows[-1].cost
     return as_text(
@@ -89,6 +113,8 @@ def results_table(rows: list[Row]) -> str:
         f"C_M bits of the model. {rows[-1].recipe} against float: C_S {base.C_S / last.C_S:.1f}x less, "
         f"C_M {base.C_M / last.C_M:.1f}x less.",
         f"networks, metrics and recipes: {Path(rows[0].run).parent}/",
+        f"deployed, by the native engine: {', '.join(row.file for row in rows if row.file)}",
+        f"next: dbq inspect {rows[-1].file}",
     )
 
 
