@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -49,7 +49,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dbq_load": (c_void_p, [c_char_p]),
     "dbq_load_memory": (c_void_p, [c_char_p, c_size_t]),
     "dbq_free": (None, [c_void_p]),
-    "dbq_run": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_float)]),
+    "dbq_run": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "dbq_profile": (c_int, [c_void_p, c_void_p, POINTER(c_double)]),
     "dbq_set_threads": (c_int, [c_void_p, c_int]),
     "dbq_threads": (c_int, [c_void_p]),
@@ -117,8 +117,10 @@ class Net:
         channels, height, width = self.output_shape
         pixels = () if (height, width) == (1, 1) else (height, width)
         logits = np.empty((len(batch), channels, *pixels), np.float32)
-        to = logits.ctypes.data_as(POINTER(c_float))
-        self._check(self._library.dbq_run(self._open, batch.ctypes.data, len(batch), to))
+        status = self._library.dbq_run(
+            self._open, batch.ctypes.data, len(batch), logits.ctypes.data
+        )
+        self._check(status)
         return logits
 
     def profile(self, image: npt.ArrayLike) -> list[float]:
