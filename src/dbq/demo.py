@@ -1,4 +1,4 @@
-"""The demo: a small MobileNet on real handwritten digits, from float to a .dbq file, by three recipes."""
+"""The demo: a small MobileNet on real handwritten digits, from float to a .dbq file, by recipes."""
 
 from __future__ import annotations
 
