@@ -65,10 +65,15 @@ struct Tensor {
             default: { float v; std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4); return double(v); }
         }
     }
-    void fill(int percent_extreme) {
+    // Codes of 8 bits take all values, wider ones up to `largest`; some percent are the extremes.
+    void fill(int percent_extreme, int largest = 1 << 30) {
         for (unsigned char* plane : pointers)
-            for (size_t i = 0; i < used_bytes(); ++i)
-                plane[i] = chance(percent_extreme) ? pick<unsigned char>({0, 127, 128, 255}) : static_cast<unsigned char>(generator());
+            for (size_t i = 0; i < shape.pixels(); ++i) {
+                const bool extreme = chance(percent_extreme);
+                const int wide = extreme ? pick({-largest, 0, largest}) : random_int(-largest, largest);
+                if (type == Type::I32) std::memcpy(plane + 4 * i, &wide, 4);
+                else plane[i] = extreme ? pick<unsigned char>({0, 127, 128, 255}) : static_cast<unsigned char>(generator());
+            }
     }
     void fill_with(unsigned char value) {
         for (unsigned char* plane : pointers) std::memset(plane, value, used_bytes());
@@ -355,7 +360,7 @@ void check_pools() {
     const Window& w = average.window;
     average.outputs = random_outputs(in_shape.channels, 1, 100.0 * w.kernel_h * w.kernel_w);
     Tensors in = copies_for({{in_shape, average.in_type}});
-    in[0]->fill(random_int(0, 50));
+    in[0]->fill(random_int(0, 50), INT32_MAX / std::max(w.kernel_h * w.kernel_w, 2));
     const auto for_window = [&](int y, int x, const std::function<void(int, int)>& visit) {
         for (int ky = 0; ky < w.kernel_h; ++ky)
             for (int kx = 0; kx < w.kernel_w; ++kx) {
