@@ -1,0 +1,154 @@
+"""What results/engine.json and results/deployed.json say, as Markdown; benchmarks/pages.py writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Row = dict[str, Any]
+# The multiply-accumulates a 32-byte load stands for, and loads a cycle: see benchmarks/engine.py.
+TERNARY_LIMIT = 2 * 48
+
+
+def deployed_table(data: Row) -> Iterator[str]:
+    yield (
+        "| network | plan | torch eval() | libdbq | classified differently "
+        "| float32 torch, libdbq against float64 torch | .dbq file |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for row in data["rows"]:
+        name = row["run"].partition("-")[0]
+        yield (
+            f"| {name} | {row['plan']} | {row['torch_top1']:.2f} | {row['engine_top1']:.2f} "
+            f"| {row['different_classes']} of {row['images']:,} "
+            "| {torch}, {engine} of {images:,} ".format(**row["float64"])
+            + f"| {row['bytes'] / 1e3:.0f} kB |"
+        )
+
+
+def speed_table(data: Row) -> Iterator[str]:
+    """Ours and the best of the others, one line for each plan."""
+    yield (
+        "| network | plan | ms, 1 thread (2) | best int8 peer | best float32 "
+        "| x int8, 1 thread (2) | target |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for name, network in data["networks"].items():
+        rows = network["contenders"]
+        peers = {row["contender"]: row for row in rows}
+        int8 = " ".join(
+            f"{peers[peer]['ms'][t]:.2f}" if t == "1" else f"({peers[peer]['ms'][t]:.2f})"
+            for t, peer in network["best_int8_peer"].items()
+        )
+        float32 = _times(
+            {t: min(r["ms"][t] for r in rows if r["kind"] == "float32") for t in ("1", "2")}
+        )
+        for row in rows:
+            if row["kind"] == "ours":
+                plan, ratio = row["contender"].removeprefix("dbq "), row["ratio"]
+                yield (
+                    f"| {name} | {plan} | {_times(row['ms'])} | {int8} | {float32} "
+                    f"| **{ratio['1']:.2f}** ({ratio['2']:.2f}) | {_target(network, plan)} |"
+                )
+
+
+def _times(ms: dict[str, float]) -> str:
+    return f"{ms['1']:.2f} ({ms['2']:.2f})"
+
+
+def _target(network: Row, plan: str) -> str:
+    for goal in network["targets"]:
+        if goal["plan"] == plan and goal["kind"] == "target":
+            return f"{goal['target']:.2f}: {'met' if goal['met'] else 'missed'}"
+    return ""
+
+
+def machine_line(data: Row) -> str:
+    facts = data["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in data["versions"].items())
+    return (
+        f"Machine: {facts['cpu']}, {facts['instructions']}, {facts['cores']} cores, "
+        f"{data['ghz']:.2f} GHz measured; {versions}."
+    )
+
+
+def engine_page(engine: Row, deployed: Row) -> str:
+    """docs/engine.md."""
+    lines = [
+        "# The engine, measured",
+        "",
+        "Written by `python benchmarks/pages.py` from `results/engine.json` "
+        "(`python benchmarks/engine.py`) and `results/deployed.json` (`python benchmarks/deployed.py`).",
+        "",
+        "Contenders take turns in one process; milliseconds are medians over rounds, ratios medians over "
+        "rounds of (best correct int8 peer / ours in that round). Batch 1. Peers get normalised float "
+        "planes, ours the uint8 image. Weights are random, with the share of zeros that is shown.",
+        "",
+        machine_line(engine),
+        "",
+        *speed_table(engine),
+        "",
+        "## Trained networks as files",
+        "",
+        "All 10,000 test images of CIFAR-10, image by image. torch's own float32 is not exact either: "
+        "where a value is near the middle between two codes, either may be right.",
+        "",
+        *deployed_table(deployed),
+    ]
+    for name, network in engine["networks"].items():
+        lines += ["", f"## {name}", "", *_contenders(network), "", *_layers(engine, network)]
+    return "\n".join(lines) + "\n"
+
+
+def _contenders(network: Row) -> Iterator[str]:
+    batch = network["batch_threads"]
+    yield (
+        f"| | ms, 1 thread (2) | x int8 (2) | images/s, batch 16, {batch} threads | file, MB "
+        "| load, ms "
+        "| network in memory, MB | library, MB | int8 against own float |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for row in network["contenders"]:
+        ratio = row["ratio"]
+        close = "" if row["correlation"] is None else f"{row['correlation']:.3f}"
+        yield (
+            f"| {row['contender']} | {_times(row['ms'])} | {ratio['1']:.2f} ({ratio['2']:.2f}) "
+            f"| {row['images_per_second']:.0f} | {row['bytes'] / 1e6:.2f} | {row['load_ms']:.0f} "
+            f"| {row['network_mb']:.1f} | {row['library_mb']:.0f} | {close} |"
+        )
+    zeros = "; ".join(
+        f"{plan}: " + ", ".join(f"{100 * share:.0f} %" for share in shares)
+        for plan, shares in network["zeros"].items()
+        if shares
+    )
+    yield ""
+    yield (
+        f"Zeros in each branch: {zeros}. The last column is a correlation of logits; a peer below 0.95 "
+        "does not count."
+    )
+
+
+def _layers(engine: Row, network: Row) -> Iterator[str]:
+    """Where the time goes with two branches, by kind of kernel and layer by layer."""
+    plan = next(iter(network["layers"]))
+    layers = network["layers"][plan]
+    total = sum(layer["us"] for layer in layers)
+    yield f"Where the time goes, {plan}, one thread, {total / 1e3:.2f} ms:"
+    yield ""
+    yield "| layer | precision | kernel | µs | share | GMAC/s | of the load-port limit |"
+    yield "|---|---|---|---|---|---|---|"
+    for layer in layers:
+        if not layer["kernel"]:
+            continue
+        speed = "" if layer["gmacs"] is None else f"{layer['gmacs']:.1f}"
+        yield (
+            f"| {layer['layer']} | {layer['precision']} | {layer['kernel']} | {layer['us']:.0f} "
+            f"| {100 * layer['us'] / total:.1f} % | {speed} | {_limit(layer, engine['ghz'])} |"
+        )
+
+
+def _limit(layer: Row, ghz: float) -> str:
+    if layer["gmacs"] is None or not layer["precision"].endswith("T"):
+        return ""
+    share = layer["gmacs"] / (TERNARY_LIMIT * ghz / int(layer["precision"][:-1]))
+    return f"{100 * share:.0f} %"
