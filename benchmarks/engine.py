@@ -5,7 +5,7 @@
 Contenders take turns in one process, many rounds; a number is the median over rounds, a ratio the median
 over rounds of (peer / ours in that round). Before a turn everybody else's threads must have gone to
 sleep. Peers get float images, normalised and planar; ours takes uint8 images and normalises them itself.
-A peer counts only if its 8-bit outputs are close to its own float outputs.
+A peer counts only if its 8-bit kernels give what the quantized network says, computed in float.
 Networks are made first, once, into --files; --prepare stops there. Weights are random: speed depends on
 the share of zeros in a branch, which is reported, not on what a network knows.
 """
@@ -38,7 +38,6 @@ ROUNDS, QUICK_ROUNDS = 21, 5
 TURN = 0.03  # seconds of timed runs in a turn, about
 BATCH = 16
 CHECKED_IMAGES = 8
-CLOSE = 0.95  # least correlation of 8-bit with float outputs; saturated sums give less than 0.7
 # Every 32-byte load of sums of the table kernels stands for 48 multiply-accumulates of a branch, and the
 # processor does two loads a cycle.
 MACS_PER_CYCLE = 2 * 48
@@ -108,13 +107,15 @@ def interleave(runs: dict[Any, Run], rounds: int, seconds: float = TURN) -> dict
     return times
 
 
-def correlation(contender: Contender, reference: Contender, network: Network) -> float:
-    """Of logits with those of the same runtime in float, each class centred over the images."""
-    outputs = []
-    for which in (contender, reference):
-        logits = np.array(start(which, network, 1, CHECKED_IMAGES)(), np.float64)
-        outputs.append((logits - logits.mean(axis=0)).ravel())
-    return float(np.corrcoef(*outputs)[0, 1])
+def correlation(contender: Contender, network: Network) -> float:
+    """Of logits with those the network should give, each class centred over the images."""
+    images, floats = inputs(network, CHECKED_IMAGES)
+    centred = []
+    for emulate in (False, True):
+        run = RUNTIMES[contender.runtime](contender.file, 1, images, floats, emulate=emulate)
+        logits = np.array(run(), np.float64)
+        centred.append((logits - logits.mean(axis=0)).ravel())
+    return float(np.corrcoef(*centred)[0, 1])
 
 
 def footprint(contender: Contender, network: Network) -> dict[str, float]:
@@ -139,16 +140,34 @@ def size(contender: Contender) -> int:
     return contender.file.stat().st_size + extra
 
 
+def processor_seconds() -> float:
+    """Used by all processes so far."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, fields)
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+class Disturbance:
+    """How many processors other processes kept busy since this was made."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter(), processor_seconds(), time.process_time()
+
+    def __call__(self) -> float:
+        now = time.perf_counter(), processor_seconds(), time.process_time()
+        seconds, everybody, own = (b - a for a, b in zip(self.start, now, strict=True))
+        return max(0.0, (everybody - own) / seconds)
+
+
 def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str, Any]:
     network, field = NETWORKS[name], contenders(name, files)
     say(f"{name}: checking peers")
-    float32 = {c.runtime: c for c in field if c.kind == "float32"}
-    close = {
-        c.label: correlation(c, float32[c.runtime], network) for c in field if c.kind == "int8"
-    }
+    close = {c.label: correlation(c, network) for c in field if c.kind == "int8"}
     say(f"{name}: batch 1, {rounds} rounds")
     runs = {(c.label, t): start(c, network, t, 1) for c in field for t in threads}
+    disturbance = Disturbance()
     times = interleave(runs, rounds)
+    busy = disturbance()
     runs.clear()
     say(f"{name}: batch {BATCH}")
     most = max(threads)
@@ -168,7 +187,7 @@ def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str
         }
         for c in field
     ]
-    best = best_peers(rows, threads)
+    best = best_peers(rows, threads, network.least_correlation)
     for row in rows:
         row["ratio"] = {
             str(t): statistics.median(
@@ -180,6 +199,8 @@ def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str
     return {
         "pixels": network.pixels,
         "rounds": rounds,
+        "busy_processors_of_others": busy,
+        "least_correlation": network.least_correlation,
         "batch_threads": most,
         "best_int8_peer": {str(t): best[t] for t in threads},
         "contenders": rows,
@@ -189,9 +210,9 @@ def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str
     }
 
 
-def best_peers(rows: list[Row], threads: list[int]) -> dict[int, str]:
+def best_peers(rows: list[Row], threads: list[int], least: float) -> dict[int, str]:
     """The fastest correct int8 peer for each number of threads."""
-    fair = [row for row in rows if row["kind"] == "int8" and row["correlation"] >= CLOSE]
+    fair = [row for row in rows if row["kind"] == "int8" and row["correlation"] >= least]
     if not fair:
         sys.exit(f"no int8 peer is correct: {[(r['contender'], r['correlation']) for r in rows]}")
     return {t: min(fair, key=lambda row: row["ms"][str(t)])["contender"] for t in threads}
@@ -289,7 +310,8 @@ def latency_table(name: str, result: Row, threads: list[int]) -> str:
         for plan, shares in result["zeros"].items()
         if shares
     )
-    return as_text(table, *lines, f"zeros in branches: {share}", width=130)
+    busy = f"other processes kept {result['busy_processors_of_others']:.2f} processors busy"
+    return as_text(table, *lines, f"zeros in branches: {share}; {busy}", width=130)
 
 
 def layer_table(name: str, plan: str, rows: list[Row], ghz: float | None) -> str:

@@ -1,5 +1,8 @@
 """The contenders of benchmarks/engine.py: each loads a file and runs a batch, as fast as it can.
 
+With `emulate` an 8-bit network is computed in float as it is written, rounding where it says so: what
+its 8-bit kernels should give.
+
     python benchmarks/engine_runtimes.py RUNTIME FILE THREADS
 
 prints what one of them costs a process of its own: load time and resident memory, as JSON.
@@ -21,39 +24,45 @@ Array = npt.NDArray[Any]
 Run = Callable[[], Array]
 
 
-def dbq(path: Path, threads: int, images: Array, floats: Array) -> Run:
+def dbq(path: Path, threads: int, images: Array, floats: Array, emulate: bool = False) -> Run:
     from dbq.runtime.native import load
 
-    net = load(path, threads=threads)
+    net = load(path, threads=threads)  # no need to emulate: its bits are specified
     return lambda: net(images)
 
 
-def onnxruntime(path: Path, threads: int, images: Array, floats: Array) -> Run:
+def onnxruntime(
+    path: Path, threads: int, images: Array, floats: Array, emulate: bool = False
+) -> Run:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    if emulate:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_free_dimension_override_by_name("N", len(floats))
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: floats}
     return lambda: session.run(None, feed)[0]
 
 
-def openvino(path: Path, threads: int, images: Array, floats: Array) -> Run:
+def openvino(path: Path, threads: int, images: Array, floats: Array, emulate: bool = False) -> Run:
     import openvino as ov
 
     core = ov.Core()
     model = core.read_model(path)
     model.reshape(list(floats.shape))
-    settings = {
+    settings: dict[str, Any] = {
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,  # it would pin this thread, and with it every other contender's
         "INFERENCE_PRECISION_HINT": "f32",
     }
+    if emulate:
+        settings["LP_TRANSFORMS_MODE"] = "NO"
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     request.set_input_tensor(ov.Tensor(floats, shared_memory=True))
 
@@ -64,7 +73,7 @@ def openvino(path: Path, threads: int, images: Array, floats: Array) -> Run:
     return run
 
 
-RUNTIMES: dict[str, Callable[[Path, int, Array, Array], Run]] = {
+RUNTIMES: dict[str, Callable[..., Run]] = {
     "dbq": dbq,
     "onnxruntime": onnxruntime,
     "openvino": openvino,

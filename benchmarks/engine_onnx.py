@@ -1,0 +1,110 @@
+"""What `dbq.export_onnx` writes, in onnxruntime and openvino: accuracy, agreement, speed, size.
+
+    python benchmarks/engine_onnx.py --data DIR [--runs runs/cifar10]
+
+Trained CIFAR-10 networks on all 10,000 test images, against the integer program run by libdbq; then one
+image at a time on one thread, taking turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from engine import interleave
+from engine_runtimes import RUNTIMES, Run
+from machine import headline, save
+
+import dbq
+from dbq.data import DataOptions, load_data
+from dbq.deployment import program_of_run
+from dbq.lowering import denormalise
+from dbq.onnx_export import FORMS
+from dbq.text import as_text, plain_table
+
+RUNS = ("resnet20-2t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
+BATCH, ROUNDS = 100, 15
+
+Row = dict[str, Any]
+Images = npt.NDArray[np.uint8]
+
+
+def test_images(data: str) -> tuple[Images, npt.NDArray[np.int64]]:
+    """As the files of the data set have them."""
+    import torch
+
+    _, test = load_data(DataOptions("cifar10", data, mean=(0.0,) * 3, std=(1.0,) * 3))
+    groups = torch.split(torch.arange(len(test)), 1000)
+    batches = [(batch.images, batch.labels.numpy()) for batch in test.batches(groups)]
+    images = [denormalise(x, (0.0,) * 3, (1.0,) * 3) for x, _ in batches]
+    return np.concatenate(images), np.concatenate([labels for _, labels in batches])
+
+
+def classes(runtime: str, path: Path, images: Images) -> npt.NDArray[np.int64]:
+    buffer = images[:BATCH].copy()  # runtimes keep a view of their input
+    run = RUNTIMES[runtime](path, 1, buffer, buffer)
+    found = []
+    for start in range(0, len(images), BATCH):
+        buffer[:] = images[start : start + BATCH]
+        found.append(np.asarray(run()).argmax(axis=1))
+    return np.concatenate(found)
+
+
+def measure(run: Path, data: str, directory: Path) -> list[Row]:
+    images, labels = test_images(data)
+    program = program_of_run(run, data)
+    files = {("dbq", "program"): directory / "net.dbq"}
+    dbq.save(program, files["dbq", "program"])
+    for form in FORMS:
+        path = dbq.export_onnx(program, directory / f"{form}.onnx", form=form)
+        files |= {(runtime, form): path for runtime in ("onnxruntime", "openvino")}
+    found = {}
+    for (runtime, form), path in files.items():
+        print(f"{run.name}: {runtime}, {form}", file=sys.stderr, flush=True)
+        found[runtime, form] = classes(runtime, path, images)
+    one = images[:1].copy()
+    timed: dict[Any, Run] = {
+        key: RUNTIMES[key[0]](path, 1, one, one) for key, path in files.items()
+    }
+    times = interleave(timed, ROUNDS)
+    expected = found["dbq", "program"]
+    return [
+        {"run": run.name, "runtime": key[0], "form": key[1],
+         "top1": 100 * float((found[key] == labels).mean()),
+         "different": int((found[key] != expected).sum()), "images": len(images),
+         "ms": statistics.median(times[key]), "bytes": path.stat().st_size}
+        for key, path in files.items()
+    ]  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", default="data")
+    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
+    arguments = parser.parse_args()
+    versions = {p: version(p) for p in ("onnxruntime", "openvino")}
+    print(f"ONNX, {headline()}, {versions}")
+    columns = ["run", "runtime", "form", "top-1", "different", "ms", "kB"]
+    rows: list[Row] = []
+    table = plain_table(columns, left=3)
+    for name in RUNS:
+        with tempfile.TemporaryDirectory() as directory:
+            rows += measure(arguments.runs / name, arguments.data, Path(directory))
+    for row in rows:
+        table.add_row(
+            row["run"], row["runtime"], row["form"], f"{row['top1']:.2f}", str(row["different"]),
+            f"{row['ms']:.2f}", f"{row['bytes'] / 1e3:.0f}",
+        )  # fmt: skip
+    print(as_text(table))
+    print(save("engine_onnx", "python benchmarks/engine_onnx.py", versions=versions, rows=rows))
+
+
+if __name__ == "__main__":
+    main()
