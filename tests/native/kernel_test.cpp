@@ -94,7 +94,7 @@ using Tensors = std::vector<std::unique_ptr<Tensor>>;
     std::exit(1);
 }
 
-// Runs all tasks in random order, twice into different noise.
+// Runs all tasks in random order, on scratch memory full of noise.
 void run(const Op& op, const Tensors& in, Tensors& out) {
     std::vector<Planes> inputs, outputs;
     for (const auto& t : in) inputs.push_back(t->planes());
@@ -305,6 +305,16 @@ void check_hostile_convs() {
                         check_conv(s, filling, extreme);
                         check_conv(s, filling, 127);
                     }
+                // Around the lengths at which sums of 16 bits are full.
+                for (const int inputs : {127, 128, 129, 130, 255, 256, 257})
+                    for (const int outputs : {2, 50}) {
+                        ConvSpec s;
+                        s.weights = weights;
+                        s.in_type = type;
+                        s.in = {inputs, 1, 17};
+                        s.out = {outputs, 1, 17};
+                        check_conv(s, filling, extreme);
+                    }
                 ConvSpec depthwise;
                 depthwise.weights = weights;
                 depthwise.in_type = type;
@@ -413,7 +423,6 @@ int main(int argc, char** argv) {
     check_hostile_convs();
     for (int i = 0; i < cases; ++i) {
         generator.seed(seed + unsigned(i) * 7919u);
-        std::setvbuf(stdout, nullptr, _IOLBF, 0);
         check_conv(random_conv(), chance(70) ? Filling::Random : pick({Filling::Dense, Filling::AllPlus, Filling::AllMinus, Filling::Alternating, Filling::Zero}));
         check_elementwise();
         check_pools();

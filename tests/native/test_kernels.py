@@ -17,7 +17,7 @@ SOURCES = [
     Path(__file__).with_name("kernel_test.cpp"),
 ]
 FLAGS = ["-std=c++17", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
-SANITIZED = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}.get(
     platform.machine().lower(), platform.machine()
