@@ -37,6 +37,8 @@ ROOT = Path(__file__).parents[1]
 ROUNDS, QUICK_ROUNDS = 21, 5
 TURN = 0.03  # seconds of timed runs in a turn, about
 BATCH = 16
+# More processors than this kept busy by other processes, and a network's numbers are not saved.
+QUIET = 0.1
 CHECKED_IMAGES = 8
 # Every 32-byte load of sums of the table kernels stands for 48 multiply-accumulates of a branch, and the
 # processor does two loads a cycle.
@@ -141,10 +143,10 @@ def size(contender: Contender) -> int:
 
 
 def processor_seconds() -> float:
-    """Used by all processes so far."""
+    """Used by all processes so far, and by other virtual machines while one wanted to run here."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, fields)
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    user, nice, system, _idle, _iowait, irq, softirq, stolen, *_ = map(int, fields)
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 class Disturbance:
@@ -369,7 +371,10 @@ def main() -> None:
         for plan, rows in result["layers"].items():
             print(layer_table(name, plan, rows, ghz), flush=True)
     if not arguments.quick:
-        merged = {**earlier(), **results}
+        disturbed = [n for n, r in results.items() if r["busy_processors_of_others"] > QUIET]
+        for name in disturbed:
+            print(f"{name}: not saved, other processes were running: --networks {name} again")
+        merged = {**earlier(), **{n: r for n, r in results.items() if n not in disturbed}}
         ordered = {name: merged[name] for name in NETWORKS if name in merged}
         command = "python benchmarks/engine.py"
         print(save("engine", command, versions=versions, ghz=ghz, networks=ordered))

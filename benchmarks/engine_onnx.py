@@ -60,15 +60,16 @@ def classes(runtime: str, path: Path, images: Images) -> npt.NDArray[np.int64]:
 def measure(run: Path, data: str, directory: Path) -> list[Row]:
     images, labels = test_images(data)
     program = program_of_run(run, data)
-    files = {("dbq", "program"): directory / "net.dbq"}
+    files: dict[tuple[str, str], Path] = {("dbq", "program"): directory / "net.dbq"}
     dbq.save(program, files["dbq", "program"])
     for form in FORMS:
         path = dbq.export_onnx(program, directory / f"{form}.onnx", form=form)
-        files |= {(runtime, form): path for runtime in ("onnxruntime", "openvino")}
-    found = {}
-    for (runtime, form), path in files.items():
-        print(f"{run.name}: {runtime}, {form}", file=sys.stderr, flush=True)
-        found[runtime, form] = classes(runtime, path, images)
+        for runtime in ("onnxruntime", "openvino"):
+            files[runtime, form] = path
+    found: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
+    for key, path in files.items():
+        print(f"{run.name}: {', '.join(key)}", file=sys.stderr, flush=True)
+        found[key] = classes(key[0], path, images)
     one = images[:1].copy()
     timed: dict[Any, Run] = {
         key: RUNTIMES[key[0]](path, 1, one, one) for key, path in files.items()

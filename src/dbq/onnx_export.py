@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +11,7 @@ from dbq import onnx_exact, onnx_int8
 from dbq.atomic import write_atomically
 from dbq.errors import LoweringError
 from dbq.onnx_graph import Graph
+from dbq.onnx_moving import Values
 from dbq.program import Program
 from dbq.version import __version__
 
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     import onnx
 
 Form = Literal["int8", "exact"]
-FORMS = {"int8": onnx_int8.emit, "exact": onnx_exact.emit}
+FORMS: dict[Form, Callable[[Program, Graph, str], Values]] = {
+    "int8": onnx_int8.emit,
+    "exact": onnx_exact.emit,
+}
 
 
 def export_onnx(program: Program, path: str | os.PathLike[str], *, form: Form = "int8") -> Path:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dbq.errors import LoweringError
 from dbq.onnx_graph import Graph
 from dbq.onnx_moving import Values, channels, max_pool, windowed
-from dbq.onnx_weights import LARGEST, halved, merge
+from dbq.onnx_weights import LARGEST, halved, merge, with_exact_bias
 from dbq.program import (
     CODE_RANGE,
     Add,
@@ -160,6 +160,7 @@ def _computed(
 
 def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Floats) -> str:
     graph, stored = values.graph, values.names[op.input]
+    x_scale = values.program.tensors[op.input].scale
     is_linear = (
         op.window.kernel == values.shape(op.input)[1:]
         and op.window.padding == (0, 0)
@@ -167,6 +168,7 @@ def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Float
     )
     doubled = op.groups == 1 and (is_linear or op.codes.shape[2] <= FEW_CHANNELS)
     merged = merge(op.codes, slopes, 127 if doubled or _is_depthwise(op) else LARGEST)
+    merged = with_exact_bias(merged, offsets / x_scale, _finest(values, op) / x_scale)
     codes = merged.codes
     if doubled and np.abs(codes).max() > LARGEST:
         codes = halved(codes)
@@ -175,7 +177,7 @@ def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Float
         codes = codes.reshape(len(codes), -1)
         stored = graph.add("Flatten", stored, label=op.name)
     weight = _dequantized(graph, codes, merged.steps, f"{op.name}/weight")
-    steps = merged.steps * np.float32(values.program.tensors[op.input].scale)
+    steps = merged.steps * np.float32(x_scale)
     bias_codes = np.clip(np.rint(offsets / steps), -(2**31) + 1, 2**31 - 1).astype(np.int32)
     bias = _dequantized(graph, bias_codes, steps, f"{op.name}/bias")
     x = _value(values, op.input, stored)
@@ -184,6 +186,12 @@ def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Float
     output = values.shape(op.writes[0])
     x, attributes = windowed(values, op.input, op.window, output, op.name, x)
     return graph.add("Conv", x, weight, bias, label=op.name, group=op.groups, **attributes)
+
+
+def _finest(values: Values, op: Convolution) -> float:
+    """An eighth of a step of the 8-bit results; without those, anything will do."""
+    tensors = (values.program.tensors[result.tensor] for result in op.results)
+    return min((t.scale / 8 for t in tensors if t.type in ZERO_POINTS), default=math.inf)
 
 
 def _is_depthwise(op: Convolution) -> bool:

@@ -47,6 +47,24 @@ def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -
     return Merged(total.astype(np.int8), np.where(living, steps, finest).astype(np.float32))
 
 
+def with_exact_bias(merged: Merged, bias: Floats, resolution: float) -> Merged:
+    """The same weights on steps of which `bias` [K] is a multiple, where steps are over `resolution`.
+
+    The bias of an 8-bit convolution counts in steps. They are coarse where batch norm amplifies a
+    channel that hardly ever does anything: there the bias is all there is, and must be right.
+
+    >>> dead = Merged(np.full((1, 1, 1, 1), 100, np.int8), np.ones(1, np.float32))
+    >>> exact = with_exact_bias(dead, np.array([12.5]), resolution=0.1)
+    >>> float(12.5 / exact.steps[0]), exact.codes.ravel().tolist()
+    (12.0, [96])
+    """
+    counts = np.floor(np.abs(bias) / merged.steps)
+    coarse = (merged.steps > resolution) & (counts >= 1)
+    steps = np.where(coarse, np.abs(bias) / np.maximum(counts, 1), merged.steps)
+    factors = (merged.steps / steps)[:, None, None, None]  # at most 1: codes only get smaller
+    return Merged(np.rint(merged.codes * factors).astype(np.int8), steps.astype(np.float32))
+
+
 def halved(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     """Codes up to 127 as twice as many of at most 64, for an input that is there twice. Exact.
 
