@@ -84,10 +84,12 @@ def test_onnx_beside_it(run: Path, tmp_path: Path) -> None:
     dbq("export", run, "-o", tmp_path / "net.dbq", "--onnx", tmp_path / "net.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     (input,) = session.get_inputs()
-    images = np.random.default_rng(1).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    _, test = load_data(DataOptions("digits"))
+    images = test.images.permute(0, 2, 3, 1).numpy()
     (logits,) = session.run(None, {input.name: images})
     expected = reference.run(load_program(tmp_path / "net.dbq"), images)
-    assert (logits.argmax(1) == expected.argmax(1)).mean() >= 0.95
+    # Its branches are merged to 8 bits, and two epochs do not make a network robust: close, not equal.
+    assert np.corrcoef(logits.ravel(), expected.ravel())[0, 1] > 0.9
 
 
 def test_facts_travel_with_the_file(run: Path) -> None:

@@ -161,8 +161,10 @@ def _computed(
 def _convolution(values: Values, op: Convolution, slopes: Floats, offsets: Floats) -> str:
     graph, stored = values.graph, values.names[op.input]
     x_scale = values.program.tensors[op.input].scale
+    # A matrix product gives a vector, which no later layer could read as planes: only for the last one.
     is_linear = (
-        op.window.kernel == values.shape(op.input)[1:]
+        op.writes == (values.program.output,)
+        and op.window.kernel == values.shape(op.input)[1:]
         and op.window.padding == (0, 0)
         and op.groups == 1
     )
