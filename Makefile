@@ -27,10 +27,13 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 	$(BIN)/python benchmarks/prepare_time.py
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/input_pipeline.py
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
+	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/pages.py
 
 results: $(READY)         ## all real trainings on CIFAR-10: hours; can be stopped and goes on
 	$(BIN)/python benchmarks/cifar10.py
+	$(BIN)/python benchmarks/deployed.py
 	$(BIN)/python benchmarks/pages.py
 
 clean:

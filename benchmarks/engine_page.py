@@ -80,8 +80,8 @@ def engine_page(engine: Row, deployed: Row) -> str:
         "Written by `python benchmarks/pages.py` from `results/engine.json` "
         "(`python benchmarks/engine.py`) and `results/deployed.json` (`python benchmarks/deployed.py`).",
         "",
-        "Contenders take turns in one process; milliseconds are medians over rounds, ratios medians over "
-        "rounds of (best correct int8 peer / ours in that round). Batch 1. Peers get normalised float "
+        "Contenders take turns in one process; milliseconds are medians over rounds, ratios medians "
+        "over rounds of (best correct int8 peer / ours in that round). Batch 1. Peers get normalised float "
         "planes, ours the uint8 image. Weights are random, with the share of zeros that is shown.",
         "",
         machine_line(engine),
@@ -105,7 +105,7 @@ def _contenders(network: Row) -> Iterator[str]:
     yield (
         f"| | ms, 1 thread (2) | x int8 (2) | images/s, batch 16, {batch} threads | file, MB "
         "| load, ms "
-        "| network in memory, MB | library, MB | int8 against own float |"
+        "| network in memory, MB | library, MB | against its own emulation |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
     for row in network["contenders"]:
@@ -123,8 +123,9 @@ def _contenders(network: Row) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Zeros in each branch: {zeros}. The last column is a correlation of logits; a peer below 0.95 "
-        "does not count."
+        f"Zeros in each branch: {zeros}. The last column is the correlation of a peer's logits with "
+        "those of a float emulation of its own quantized network; a peer below "
+        f"{network['least_correlation']} (saturated sums) does not count."
     )
 
 

@@ -81,7 +81,13 @@ def write_program(program: Program) -> bytes:
 
 
 def load_program(path: str | os.PathLike[str]) -> Program:
-    """The Program in a .dbq file."""
+    """The Program in a .dbq file, to look at or to export: `dbq.load` is what runs one.
+
+    >>> load_program("missing.dbq")
+    Traceback (most recent call last):
+    ...
+    dbq.errors.FileFormatError: cannot read missing.dbq: No such file or directory
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:

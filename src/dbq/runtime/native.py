@@ -89,7 +89,17 @@ def available_isas() -> list[str]:
 
 
 def load(source: str | os.PathLike[str] | bytes, threads: int = 1) -> Net:
-    """The network in a .dbq file, given by path or as its bytes."""
+    """The network in a .dbq file, given by path or as its bytes.
+
+    >>> import dbq, torch
+    >>> from dbq.fileformat import write_program
+    >>> model = dbq.create_model("resnet20")
+    >>> images = torch.rand(2, 3, 32, 32)
+    >>> _ = dbq.prepare(model, "resnet-2t-a8", images), dbq.calibrate(model, [images])
+    >>> net = load(write_program(dbq.lower(model, images, report=None)), threads=2)
+    >>> net(np.zeros((5, 32, 32, 3), np.uint8)).shape
+    (5, 10)
+    """
     return Net(source, threads)
 
 
