@@ -246,6 +246,7 @@ private:
 }  // namespace
 
 std::unique_ptr<Op> make_depthwise_conv(const ConvSpec& spec, const Simd& simd, int threads) {
+    if (is_depthwise_3x3(spec, simd)) return make_depthwise_conv_3x3(spec, simd, threads);
     return std::make_unique<DepthwiseConv>(spec, simd, threads);
 }
 

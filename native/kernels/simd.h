@@ -69,6 +69,23 @@ struct Depthwise {
     int32_t* sums = nullptr;  // lines of `width`
 };
 
+// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see depthwise_3x3_avx2.h.
+constexpr int DEPTHWISE_3X3_WEIGHTS = 11;  // int16 for each output
+struct Depthwise3x3 {
+    int stride = 1, multiplier = 1;  // outputs for each input
+    bool signed_in = false, signed_out = false;
+    int pad_top = 0, pad_left = 0, in_width = 0, out_width = 0, out_height = 0;
+    int line = 0, odd_lines = 0;     // bytes of a padded line; where odd lines begin, with a stride of 2
+    int out_line = 0;                // outputs computed for each line
+    int copied_lines = 0, copied_columns = 0;
+    int readable_lines = 0, writable_lines = 0;  // in vectors of 16 without leaving the plane
+    int band = 0, batch = 0;         // lines and channels at a time
+    int padded_bytes = 0, flat_bytes = 0;        // of one channel
+    int16_t lowest = 0, highest = 0;
+    const int16_t* weights = nullptr;
+    const float *scale = nullptr, *offset = nullptr;
+};
+
 struct Simd {
     const char* name;
 
@@ -97,6 +114,9 @@ struct Simd {
     void (*take_even)(const uint8_t* from, size_t n, uint8_t* to);
     void (*pair_lines)(const PairLines&);
     void (*depthwise)(const Depthwise&);
+    // Input channels [begin, end), to their outputs. May be missing: the others can do the same.
+    void (*depthwise_3x3)(const Depthwise3x3&, int begin, int end, unsigned char* const* in, unsigned char* const* out,
+                          unsigned char* scratch);
 
     void (*finish_i16)(const Finish&);
     void (*finish_i32)(const Finish&);

@@ -12,6 +12,7 @@ namespace dbq {
 namespace {
 #include "vec.h"
 
+#include "depthwise_3x3_avx2.h"
 #include "depthwise_kernels.h"
 #include "dense_kernels.h"
 #include "finish_kernels.h"
@@ -19,8 +20,8 @@ namespace {
 #include "table_kernels.h"
 
 const Simd kernels = {"avx2",     build_table, add_lists, pair_bytes,    pair_words,      dense_bytes,
-                      dense_words, dots,       take_even, pair_lines, depthwise,     finish<int16_t>, finish<int32_t>,
-                      combine,    sum_plane,   add_row,   max_rows};
+                      dense_words, dots,       take_even, pair_lines, depthwise,     depthwise_3x3,
+                      finish<int16_t>, finish<int32_t>, combine,    sum_plane,   add_row,   max_rows};
 }  // namespace
 
 const Simd* simd_avx2() { return &kernels; }
