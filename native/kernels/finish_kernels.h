@@ -1,4 +1,4 @@
-// The requantization formula, 16 pixels at a time.
+// The requantization formula, 16 or 32 pixels at a time.
 
 struct Sixteen {
     i32x8 low, high;
@@ -19,40 +19,7 @@ INLINE Sixteen load_sums(const int32_t* p, const Finish&) {
     return {load<i32x8>(p), load<i32x8>(p + 8)};
 }
 
-// Clamping after rounding is the same as before it, with rounded bounds, as long as t fits int32:
-// rounding is monotone. Saturating packs then do most of the clamping.
-struct Writer {
-    const f32x8 low, high;
-    const i16x16 lowest, highest;
-
-    INLINE explicit Writer(const Finish& f)
-        : low(broadcast(f.low)), high(broadcast(f.high)), lowest(narrow(round_half_even(low), round_half_even(low))),
-          highest(narrow(round_half_even(high), round_half_even(high))) {}
-
-    template <Type T>
-    INLINE void write(f32x8 a, f32x8 b, bool bounded, unsigned char* plane, size_t pixel) const {
-        if (T == Type::F32) {
-            store(plane + 4 * pixel, a);
-            store(plane + 4 * pixel + 32, b);
-            return;
-        }
-        if (!bounded || T == Type::I32) {
-            a = smaller(larger(a, low), high);
-            b = smaller(larger(b, low), high);
-        }
-        if (T == Type::I32) {
-            store(plane + 4 * pixel, round_half_even(a));
-            store(plane + 4 * pixel + 32, round_half_even(b));
-            return;
-        }
-        const i16x16 codes =
-            smaller(larger(narrow(round_half_even(a), round_half_even(b)), lowest), highest);
-        if (T == Type::U8) store_codes<false>(plane + pixel, codes);
-        if (T == Type::I8) store_codes<true>(plane + pixel, codes);
-    }
-};
-
-// t before the offset, for 16 pixels: one branch after the other.
+// t of 16 pixels.
 struct Terms {
     f32x8 low, high;
 
@@ -65,25 +32,84 @@ struct Terms {
         low += other.low;
         high += other.high;
     }
+    INLINE void add(f32x8 offset) {
+        low += offset;
+        high += offset;
+    }
+    INLINE void clamp(f32x8 lowest, f32x8 highest) {
+        low = smaller(larger(low, lowest), highest);
+        high = smaller(larger(high, lowest), highest);
+    }
+};
+
+// Clamping after rounding is the same as before it, with rounded bounds, as long as t fits int32, and clamping
+// after saturating is the same, with saturated bounds: rounding and saturating are monotone.
+template <Type T>
+struct Writer {
+    static constexpr bool IS_SIGNED = T == Type::I8;
+    const f32x8 low, high;
+    const u8x32 lowest, highest;
+    const bool bounded;
+
+    INLINE explicit Writer(const Finish& f)
+        : low(broadcast(f.low)), high(broadcast(f.high)), lowest(code(low)), highest(code(high)), bounded(f.bounded) {}
+
+    INLINE static u8x32 code(f32x8 bound) {
+        const i32x8 rounded = round_half_even(bound);
+        return narrow_codes<IS_SIGNED>(rounded, rounded, rounded, rounded);
+    }
+
+    INLINE void write(Terms t, unsigned char* plane, size_t pixel) const {
+        if (T == Type::F32) {
+            store(plane + 4 * pixel, t.low);
+            store(plane + 4 * pixel + 32, t.high);
+        } else if (T == Type::I32) {
+            t.clamp(low, high);
+            store(plane + 4 * pixel, round_half_even(t.low));
+            store(plane + 4 * pixel + 32, round_half_even(t.high));
+        } else {
+            store(plane + pixel, first_half(codes(t, t)));
+        }
+    }
+    // 32 pixels: codes are narrowed to bytes with full vectors.
+    INLINE void write(Terms t, Terms next, unsigned char* plane, size_t pixel) const {
+        if (T == Type::U8 || T == Type::I8) return store(plane + pixel, codes(t, next));
+        write(t, plane, pixel);
+        write(next, plane, pixel + LANES);
+    }
+
+private:
+    INLINE u8x32 codes(Terms t, Terms next) const {
+        if (!bounded) {
+            t.clamp(low, high);
+            next.clamp(low, high);
+        }
+        const u8x32 rounded = narrow_codes<IS_SIGNED>(round_half_even(t.low), round_half_even(t.high),
+                                                      round_half_even(next.low), round_half_even(next.high));
+        return clamp_codes<IS_SIGNED>(rounded, lowest, highest);
+    }
 };
 
 template <Type T, int Branches, bool Chunked, class Sum>
 void finish_as(const Finish& f) {
-    const Writer writer(f);
-    const bool bounded = f.bounded;
-    const size_t stride = f.stride;
+    const Writer<T> writer(f);
+    const size_t stride = f.stride, pixels = size_t(f.vectors) * LANES;
     const Sum* sums = static_cast<const Sum*>(f.sums);
     for (int k = 0; k < f.channels; ++k, sums += Branches * stride) {
         const float* const scales = f.scale + k * Branches;
         const f32x8 scale0 = broadcast(scales[0]), scale1 = broadcast(scales[Branches > 1 ? 1 : 0]),
                     scale2 = broadcast(scales[Branches > 2 ? 2 : 0]), offset = broadcast(f.offset[k]);
-        unsigned char* const out = f.out[k];
-        for (size_t p = 0; p < size_t(f.vectors) * LANES; p += LANES) {
+        const auto terms = [&](size_t p) {
             Terms t = Terms::of<Chunked>(sums + p, scale0, f);
             if (Branches > 1) t.add(Terms::of<Chunked>(sums + stride + p, scale1, f));
             if (Branches > 2) t.add(Terms::of<Chunked>(sums + 2 * stride + p, scale2, f));
-            writer.write<T>(t.low + offset, t.high + offset, bounded, out, f.pixel + p);
-        }
+            t.add(offset);
+            return t;
+        };
+        unsigned char* const out = f.out[k];
+        size_t p = 0;
+        for (; p + 2 * LANES <= pixels; p += 2 * LANES) writer.write(terms(p), terms(p + LANES), out, f.pixel + p);
+        if (p < pixels) writer.write(terms(p), out, f.pixel + p);
     }
 }
 
@@ -119,17 +145,17 @@ INLINE Sixteen load_plane(Type type, const unsigned char* plane, size_t pixel) {
 
 template <Type T>
 void combine_as(const unsigned char* const* in, const Type* types, size_t pixels, const Finish& f) {
-    const Writer writer(f);
+    const Writer<T> writer(f);
     const f32x8 offset = broadcast(f.offset[0]), scale0 = broadcast(f.scale[0]), scale1 = broadcast(f.scale[f.branches - 1]);
     for (size_t p = 0; p < pixels; p += LANES) {
         const Sixteen s = load_plane(types[0], in[0], p);
-        f32x8 a = to_float(s.low) * scale0, b = to_float(s.high) * scale0;
+        Terms t = {to_float(s.low) * scale0, to_float(s.high) * scale0};
         if (f.branches == 2) {
-            const Sixteen t = load_plane(types[1], in[1], p);
-            a += to_float(t.low) * scale1;
-            b += to_float(t.high) * scale1;
+            const Sixteen second = load_plane(types[1], in[1], p);
+            t.add(Terms{to_float(second.low) * scale1, to_float(second.high) * scale1});
         }
-        writer.write<T>(a + offset, b + offset, f.bounded, f.out[0], p);
+        t.add(offset);
+        writer.write(t, f.out[0], p);
     }
 }
 

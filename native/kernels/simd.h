@@ -13,9 +13,11 @@ namespace dbq {
 
 constexpr int LANES = 16;
 
-// The table of sums: three rows a, b, c of codes have 13 sums ±a±b±c with digits in {-1, 0, 1} that differ by
-// more than the sign. Sum number n = 1..13 has the digits of n in balanced ternary, n = d_a + 3 d_b + 9 d_c.
-constexpr int GROUP_ROWS = 3, GROUP_SUMS = 13, MAX_TABLE_VECTORS = 6;
+// The table of sums: a group of three rows a, b, c of codes has 13 sums ±a±b±c with digits in {-1, 0, 1} that differ
+// by more than the sign, a group of four has 40. Sum number n = 1.. has the digits of n in balanced ternary,
+// n = d_a + 3 d_b + 9 d_c + 27 d_d.
+constexpr int sums_of_group(int rows) { return rows == 4 ? 40 : 13; }
+constexpr int MAX_TABLE_VECTORS = 6;
 
 // Lists of table rows are worked on in pairs that have equally many additions and equally many subtractions,
 // the shorter list filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches predict.
@@ -89,9 +91,10 @@ struct Depthwise3x3 {
 struct Simd {
     const char* name;
 
-    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes, three at a time, from `pixel` on.
-    void (*build_table)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors, int pitch,
-                        int16_t* table);
+    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes in groups of three or four, from
+    // `pixel` on.
+    void (*build_table)(const uint8_t* const* rows, int count, int group_rows, bool is_signed, size_t pixel,
+                        int vectors, int pitch, int16_t* table);
     // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors, up to
     // MAX_TABLE_VECTORS of them in use.
     void (*add_lists)(const Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh, int16_t* sums);

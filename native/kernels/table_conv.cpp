@@ -1,6 +1,6 @@
-// Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign; an output
-// adds or subtracts one of them where three weights would be multiplied. The sums of a block of groups are
-// made once for a tile of pixels, stay in the L1 cache and serve all outputs and branches.
+// Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign, four have 40; an
+// output adds or subtracts one of them where three or four weights would be multiplied. The sums of a block of
+// groups are made once for a tile of pixels, stay in the cache and serve all outputs and branches.
 #include <algorithm>
 
 #include "outputs.h"
@@ -12,8 +12,14 @@
 namespace dbq {
 namespace {
 
-constexpr int TILE_VECTORS = 4;            // of pixels; at most MAX_TABLE_VECTORS
-constexpr size_t TABLE_BYTES = 28 * 1024;  // of 32 KB of L1 cache; positions fit 16 bits
+// Groups of three rows: tables for the 32 KB of L1 cache. Few input channels leave space for wide tiles.
+constexpr size_t TABLE_BYTES = 28 * 1024;
+constexpr int TILE_VECTORS = 3, WIDE_TILE_VECTORS = 4;  // of pixels; at most MAX_TABLE_VECTORS
+// Groups of four need a fifth fewer additions, but more than twice the table. That pays for many sums, although
+// the table is partly in the L2 cache then. Positions fit 16 bits.
+constexpr int LARGE_SUMS = 768;
+constexpr size_t LARGE_TABLE_BYTES = 60 * 1024;
+constexpr int LARGE_TILE_VECTORS = 2;
 constexpr size_t SUM_BYTES = 512 * 1024;   // of 1 MB of L2 cache
 constexpr int MIN_SLICE = 64;              // sums: fewer do not pay for building the table again
 
@@ -28,14 +34,14 @@ public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
           is_signed_(spec.in_type == Type::I8), branches_(spec.branches), spans_(rows_.spans(threads)) {
-        choose_tile();
+        choose_tile(spec.out.channels / spec.groups * branches_);
         make_slices(spec, threads);
     }
 
     int tasks() const override { return int(spans_.size()) * parts_; }
 
     size_t scratch_bytes() const override {
-        return pointer_bytes() + TABLE_BYTES + sum_bytes_ + rows_.scratch_bytes(spans_);
+        return pointer_bytes() + table_bytes_ + sum_bytes_ + rows_.scratch_bytes(spans_);
     }
 
     std::string kernel() const override { return std::string("ternary-table ") + simd_.name; }
@@ -51,8 +57,8 @@ public:
         const Range range = part(int(slices_.size()), parts_, task % parts_);
         auto rows = reinterpret_cast<const uint8_t**>(scratch);
         auto table = reinterpret_cast<int16_t*>(scratch + pointer_bytes());
-        auto sums = reinterpret_cast<int16_t*>(scratch + pointer_bytes() + TABLE_BYTES);
-        unsigned char* copies = scratch + pointer_bytes() + TABLE_BYTES + sum_bytes_;
+        auto sums = reinterpret_cast<int16_t*>(scratch + pointer_bytes() + table_bytes_);
+        unsigned char* copies = scratch + pointer_bytes() + table_bytes_ + sum_bytes_;
         std::fill(table, table + row_size(), int16_t(0));
         for (int s = range.begin, group = -1; s < range.end; ++s) {
             const Slice& slice = slices_[size_t(s)];
@@ -69,15 +75,27 @@ private:
     size_t row_size() const { return size_t(layout_.pitch) * LANES; }  // of the table and of sums
     size_t row_bytes() const { return row_size() * sizeof(int16_t); }
 
-    // The widest tile, split evenly over the longest span, so that its last one is nearly full.
-    void choose_tile() {
-        int longest = 0;
-        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), LANES));
+    void choose_tile(int sums) {
         layout_.rows = rows_.count();
         layout_.is_signed = is_signed_;
-        layout_.pitch = ceil_div(longest, ceil_div(longest, TILE_VECTORS));
-        const int groups = (int(TABLE_BYTES / row_bytes()) - 1) / GROUP_SUMS;  // after one row of zeros
-        layout_.block_rows = std::min(groups * GROUP_ROWS, MAX_BLOCK_ROWS);
+        if (sums >= LARGE_SUMS) {
+            layout_.group_rows = 4;
+            table_bytes_ = LARGE_TABLE_BYTES;
+            fit_tile(LARGE_TILE_VECTORS);
+            return;
+        }
+        fit_tile(WIDE_TILE_VECTORS);
+        if (layout_.block_rows < layout_.rows) fit_tile(TILE_VECTORS);
+    }
+
+    // Tiles of up to `widest` vectors, split evenly over the longest span, so that its last one is nearly full.
+    void fit_tile(int widest) {
+        int longest = 0;
+        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), LANES));
+        layout_.pitch = ceil_div(longest, ceil_div(longest, widest));
+        const int table_rows = int(table_bytes_ / row_bytes()) - 1;  // after one row of zeros
+        const int groups = table_rows / sums_of_group(layout_.group_rows);
+        layout_.block_rows = std::min(groups, MAX_BLOCK_ROWS / layout_.group_rows) * layout_.group_rows;
     }
 
     // Few enough sums for the L2 cache, and enough slices for the threads.
@@ -121,8 +139,8 @@ private:
         for (int t = 0; t < tiles; ++t) {
             const Range tile = part(total, tiles, t);
             for (const Block& block : slice.lists.blocks) {
-                simd_.build_table(rows + block.first_row, block.rows, is_signed_, size_t(tile.begin) * LANES,
-                                  tile.size(), layout_.pitch, table + row_size());
+                simd_.build_table(rows + block.first_row, block.rows, layout_.group_rows, is_signed_,
+                                  size_t(tile.begin) * LANES, tile.size(), layout_.pitch, table + row_size());
                 simd_.add_lists(slice.lists.of(block), table, tile.size(), layout_.pitch, block.fresh,
                                 sums + size_t(block.chunk) * chunk_size(slice));
             }
@@ -146,7 +164,7 @@ private:
     const std::vector<Span> spans_;
     TableLayout layout_;
     int parts_ = 1;
-    size_t sum_bytes_ = 0;
+    size_t table_bytes_ = TABLE_BYTES, sum_bytes_ = 0;
     std::vector<Slice> slices_;
 };
 

@@ -1,23 +1,39 @@
 // The table of sums, and adding up its rows.
 
-template <bool Signed>
+template <bool Signed, int Rows>
 void build_table_as(const uint8_t* const* rows, int count, size_t pixel, int vectors, int pitch, int16_t* table) {
     static const uint8_t zeros[LANES] = {};
-    for (int first = 0; first < count; first += GROUP_ROWS, table += GROUP_SUMS * pitch * LANES)
+    for (int first = 0; first < count; first += Rows, table += sums_of_group(Rows) * pitch * LANES)
         for (int v = 0; v < vectors; ++v) {
             const auto row = [&](int i) {
                 return load_codes<Signed>(first + i < count ? rows[first + i] + pixel + v * LANES : zeros);
             };
             const i16x16 a = row(0), b = row(1), c = row(2), minus = b - a, plus = b + a;
-            const i16x16 sums[GROUP_SUMS] = {a,     minus, b,     plus,      c - plus, c - b,   c - minus,
-                                             c - a, c,     c + a, c + minus, c + b,    c + plus};
-            for (int n = 0; n < GROUP_SUMS; ++n) store(table + (n * pitch + v) * LANES, sums[n]);
+            const i16x16 sums[13] = {a,     minus, b,     plus,      c - plus, c - b,   c - minus,
+                                     c - a, c,     c + a, c + minus, c + b,    c + plus};
+            int16_t* const to = table + v * LANES;
+            const auto write = [&](int n, i16x16 sum) { store(to + (n - 1) * pitch * LANES, sum); };
+            for (int n = 1; n <= 13; ++n) write(n, sums[n - 1]);
+            if (Rows < 4) continue;
+            const i16x16 d = row(3);
+            write(27, d);
+            for (int n = 1; n <= 13; ++n) {
+                write(27 - n, d - sums[n - 1]);
+                write(27 + n, d + sums[n - 1]);
+            }
         }
 }
 
-void build_table(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors, int pitch,
-                 int16_t* table) {
-    (is_signed ? build_table_as<true> : build_table_as<false>)(rows, count, pixel, vectors, pitch, table);
+template <bool Signed>
+void build_table_signed(const uint8_t* const* rows, int count, int group_rows, size_t pixel, int vectors, int pitch,
+                        int16_t* table) {
+    (group_rows == 4 ? build_table_as<Signed, 4> : build_table_as<Signed, 3>)(rows, count, pixel, vectors, pitch, table);
+}
+
+void build_table(const uint8_t* const* rows, int count, int group_rows, bool is_signed, size_t pixel, int vectors,
+                 int pitch, int16_t* table) {
+    (is_signed ? build_table_signed<true> : build_table_signed<false>)(rows, count, group_rows, pixel, vectors, pitch,
+                                                                       table);
 }
 
 // The sums of a tile, in registers. Not an array: compilers put those on the stack.
@@ -30,39 +46,32 @@ struct Tile {
         first = i16x16{};
         rest.clear();
     }
-    INLINE void read(const int16_t* p) {
-        first = load<i16x16>(p);
-        rest.read(p + LANES);
-    }
     INLINE void write(int16_t* p) const {
         store(p, first);
         rest.write(p + LANES);
     }
-    template <bool Add>
-    INLINE void apply(const unsigned char* row) {
-        const i16x16 v = load<i16x16>(row);
-        first = Add ? first + v : first - v;
-        keep(first);
-        rest.template apply<Add>(row + sizeof v);
+    template <bool Add, int Offset = 0>
+    INLINE void apply(const unsigned char* table, uint64_t position) {
+        add_at<Add, Offset>(first, table, position);
+        rest.template apply<Add, Offset + int(sizeof first)>(table, position);
     }
 };
 
 template <>
 struct Tile<0> {
     INLINE void clear() {}
-    INLINE void read(const int16_t*) {}
     INLINE void write(int16_t*) const {}
-    template <bool Add>
-    INLINE void apply(const unsigned char*) {}
+    template <bool Add, int Offset>
+    INLINE void apply(const unsigned char*, uint64_t) {}
 };
 
 template <bool Add, int V>
 INLINE void apply_four(Tile<V>& sums, const unsigned char* table, const uint16_t* positions) {
     const uint64_t four = load<uint64_t>(positions);
-    sums.template apply<Add>(table + (four & 0xffff));
-    sums.template apply<Add>(table + (four >> 16 & 0xffff));
-    sums.template apply<Add>(table + (four >> 32 & 0xffff));
-    sums.template apply<Add>(table + (four >> 48));
+    sums.template apply<Add>(table, uint16_t(four));
+    sums.template apply<Add>(table, uint16_t(four >> 16));
+    sums.template apply<Add>(table, uint16_t(four >> 32));
+    sums.template apply<Add>(table, four >> 48);
 }
 
 // Adds or subtracts `count` rows, for two lists at once: half the branches, twice the independent work.
@@ -79,8 +88,8 @@ INLINE const uint16_t* apply_rows(Tile<V>& a, Tile<V>& b, const unsigned char* t
     uint64_t rest_a = load<uint64_t>(positions), rest_b = load<uint64_t>(positions + count);
     positions += 2 * count;
     do {
-        a.template apply<Add>(table + (rest_a & 0xffff));
-        b.template apply<Add>(table + (rest_b & 0xffff));
+        a.template apply<Add>(table, uint16_t(rest_a));
+        b.template apply<Add>(table, uint16_t(rest_b));
         rest_a >>= 16;
         rest_b >>= 16;
     } while (--count);
@@ -96,15 +105,15 @@ void add_lists_of(const Lists& lists, const unsigned char* table, int pitch, boo
             int16_t* const to_a = sums + size_t(stream[0]) * size_t(pitch * LANES);
             int16_t* const to_b = sums + size_t(stream[1]) * size_t(pitch * LANES);
             Tile<V> a, b;
-            if (fresh) {
-                a.clear();
-                b.clear();
-            } else {
-                a.read(to_a);
-                b.read(to_b);
-            }
+            a.clear();
+            b.clear();
             stream = apply_rows<true>(a, b, table, stream + 2, adds);
             stream = apply_rows<false>(a, b, table, stream, subs);
+            // Earlier sums come from the L2 cache: added last, so that nothing waits for them.
+            if (!fresh) {
+                a.template apply<true>(reinterpret_cast<const unsigned char*>(to_a), 0);
+                b.template apply<true>(reinterpret_cast<const unsigned char*>(to_b), 0);
+            }
             a.write(to_a);
             b.write(to_b);
         }

@@ -38,11 +38,11 @@ struct Signs {
 List list_of(const int8_t* codes, int rows, size_t number, const TableLayout& layout) {
     List list;
     list.number = uint16_t(number);
-    for (int i = 0; i < rows; i += GROUP_ROWS) {
+    for (int i = 0; i < rows; i += layout.group_rows) {
         int n = 0;  // balanced ternary
-        for (int r = 0, digit = 1; r < GROUP_ROWS && i + r < rows; ++r, digit *= 3) n += digit * codes[i + r];
+        for (int r = 0, digit = 1; r < layout.group_rows && i + r < rows; ++r, digit *= 3) n += digit * codes[i + r];
         if (n == 0) continue;
-        const int row = 1 + i / GROUP_ROWS * GROUP_SUMS + std::abs(n) - 1;
+        const int row = 1 + i / layout.group_rows * sums_of_group(layout.group_rows) + std::abs(n) - 1;
         (n > 0 ? list.adds : list.subs).push_back(uint16_t(row * layout.pitch * LANES * int(sizeof(int16_t))));
     }
     return list;

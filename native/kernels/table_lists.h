@@ -7,7 +7,8 @@ namespace dbq {
 
 struct TableLayout {
     int rows = 0;        // of codes: the weights of one sum
-    int block_rows = 0;  // of them in one table; a multiple of 3
+    int group_rows = 3;  // or 4
+    int block_rows = 0;  // of them in one table; a multiple of group_rows
     int pitch = 0;       // of a table row, in vectors
     bool is_signed = false;
 };

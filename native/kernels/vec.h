@@ -4,6 +4,7 @@
 #define INLINE inline __attribute__((always_inline))
 
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
+typedef uint8_t u8x32 __attribute__((vector_size(32)));
 typedef int16_t i16x16 __attribute__((vector_size(32)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef float f32x8 __attribute__((vector_size(32)));
@@ -22,9 +23,13 @@ INLINE void store(void* p, V v) {
 
 #if defined(__AVX2__)
 
-// Hides where a value came from: sums are then made in the order written, each addition with its operand
-// from memory in one instruction, and not regrouped into more instructions.
-INLINE void keep(i16x16& v) { asm("" : "+x"(v)); }
+// sum += or -= the vector at table + position + Offset: one instruction, with no others to compute the address.
+template <bool Add, int Offset>
+INLINE void add_at(i16x16& sum, const unsigned char* table, uint64_t position) {
+    const auto& memory = *reinterpret_cast<const unsigned char(*)[1 << 16]>(table);
+    if (Add) asm("vpaddw %c3(%1,%2), %0, %0" : "+x"(sum) : "r"(table), "r"(position), "i"(Offset), "m"(memory));
+    else asm("vpsubw %c3(%1,%2), %0, %0" : "+x"(sum) : "r"(table), "r"(position), "i"(Offset), "m"(memory));
+}
 
 INLINE __m256i bits(i16x16 v) { return reinterpret_cast<__m256i>(v); }
 INLINE __m256i bits(i32x8 v) { return reinterpret_cast<__m256i>(v); }
@@ -48,14 +53,22 @@ INLINE i32x8 load_widened(const int16_t* p) {
     return reinterpret_cast<i32x8>(_mm256_cvtepi16_epi32(load128(p)));
 }
 
-// Both with saturation, so out-of-range values stay out of range, on the same side.
-INLINE i16x16 narrow(i32x8 low, i32x8 high) {
-    return reinterpret_cast<i16x16>(_mm256_permute4x64_epi64(_mm256_packs_epi32(bits(low), bits(high)), 0xD8));
+// 32 codes, with saturation: values too large become the largest code. The order of the lanes is put
+// right once for all.
+template <bool Signed>
+INLINE u8x32 narrow_codes(i32x8 a, i32x8 b, i32x8 c, i32x8 d) {
+    const __m256i first = _mm256_packs_epi32(bits(a), bits(b)), second = _mm256_packs_epi32(bits(c), bits(d));
+    const __m256i codes = Signed ? _mm256_packs_epi16(first, second) : _mm256_packus_epi16(first, second);
+    return reinterpret_cast<u8x32>(_mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+INLINE u8x16 first_half(u8x32 v) {
+    return reinterpret_cast<u8x16>(_mm256_castsi256_si128(reinterpret_cast<__m256i>(v)));
 }
 template <bool Signed>
-INLINE void store_codes(uint8_t* p, i16x16 v) {
-    const __m128i low = _mm256_castsi256_si128(bits(v)), high = _mm256_extracti128_si256(bits(v), 1);
-    store128(p, Signed ? _mm_packs_epi16(low, high) : _mm_packus_epi16(low, high));
+INLINE u8x32 clamp_codes(u8x32 v, u8x32 low, u8x32 high) {
+    const __m256i x = reinterpret_cast<__m256i>(v), l = reinterpret_cast<__m256i>(low), h = reinterpret_cast<__m256i>(high);
+    return reinterpret_cast<u8x32>(Signed ? _mm256_min_epi8(_mm256_max_epi8(x, l), h)
+                                          : _mm256_min_epu8(_mm256_max_epu8(x, l), h));
 }
 
 INLINE i32x8 round_half_even(f32x8 v) {
@@ -67,8 +80,6 @@ INLINE f32x8 smaller(f32x8 a, f32x8 b) {
 INLINE f32x8 larger(f32x8 a, f32x8 b) {
     return reinterpret_cast<f32x8>(_mm256_max_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b)));
 }
-INLINE i16x16 smaller(i16x16 a, i16x16 b) { return reinterpret_cast<i16x16>(_mm256_min_epi16(bits(a), bits(b))); }
-INLINE i16x16 larger(i16x16 a, i16x16 b) { return reinterpret_cast<i16x16>(_mm256_max_epi16(bits(a), bits(b))); }
 
 // a[2i] * b[2i] + a[2i+1] * b[2i+1] in 32 bits.
 INLINE i32x8 dot_pairs(i16x16 a, i16x16 b) { return reinterpret_cast<i32x8>(_mm256_madd_epi16(bits(a), bits(b))); }
