@@ -81,7 +81,7 @@ def engine_page(engine: Row, deployed: Row) -> str:
         "(`python benchmarks/engine.py`) and `results/deployed.json` (`python benchmarks/deployed.py`).",
         "",
         "Contenders take turns in one process; milliseconds are medians over rounds, ratios medians "
-        "over rounds of (best correct int8 peer / ours in that round). Batch 1. Peers get normalised float "
+        "over rounds of (best correct int8 peer / ours in that round). Batch 1. Peers get float "
         "planes, ours the uint8 image. Weights are random, with the share of zeros that is shown.",
         "",
         machine_line(engine),
