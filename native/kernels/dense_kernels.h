@@ -101,12 +101,14 @@ void dense_words(const int16_t* x, const int16_t* weights, int pairs, int lists,
     }
 }
 
-// Lanes along the inputs, four outputs at a time: x is loaded once for all of them.
+// Lanes along the inputs, four outputs at a time: x is loaded once for all of them. Weights are read once, in order
+// but for the four rows at a time; memory is told of every line two such blocks ahead.
 template <int Count>
 INLINE void dots_of(const int16_t* x, const int8_t* weights, size_t n, int32_t* out) {
     i32x8 sum[Count] = {};
     for (size_t i = 0; i < n; i += 16) {
         const i16x16 codes = load<i16x16>(x + i);
+        __builtin_prefetch(weights + 2 * Count * n + Count * i);
         for (int k = 0; k < Count; ++k)
             sum[k] += dot_pairs(codes, load_codes<true>(reinterpret_cast<const uint8_t*>(weights + k * n + i)));
     }
