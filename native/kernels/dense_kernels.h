@@ -27,54 +27,72 @@ void pair_words(const uint8_t* const* rows, int count, bool is_signed, size_t pi
     (is_signed ? pair_words_as<true> : pair_words_as<false>)(rows, count, pixel, vectors, out);
 }
 
-template <int Lists_, int V>
-void dense_bytes_of(const uint8_t* x, size_t pair_stride, const int8_t* weights, int pairs, size_t stride,
-                    int16_t* sums) {
-    i16x16 sum[Lists_][V] = {};
-    for (int p = 0; p < pairs; ++p, x += pair_stride, weights += 2 * DENSE_LISTS) {
-        i16x16 codes[V];
-        for (int v = 0; v < V; ++v) codes[v] = load<i16x16>(x + 32 * v);
-        for (int l = 0; l < Lists_; ++l) {
-            const i16x16 weight = broadcast_byte_pair(weights + 2 * l);
-            for (int v = 0; v < V; ++v) sum[l][v] += dot_byte_pairs(codes[v], weight);
-        }
-    }
-    for (int l = 0; l < Lists_; ++l)
-        for (int v = 0; v < V; ++v) store(sums + size_t(l) * stride + size_t(v) * LANES, sum[l][v]);
-}
+// Products of bytes are summed in 16 pixels a vector, those of int16 in eight.
+struct ByteProducts {
+    using Weight = int8_t;
+    using Sum = i16x16;
+    using Element = int16_t;
+    INLINE static i16x16 broadcast(const Weight* pair) { return broadcast_byte_pair(pair); }
+    INLINE static Sum dot(i16x16 codes, i16x16 weights) { return dot_byte_pairs(codes, weights); }
+};
+struct WordProducts {
+    using Weight = int16_t;
+    using Sum = i32x8;
+    using Element = int32_t;
+    INLINE static i16x16 broadcast(const Weight* pair) { return broadcast_pair(pair); }
+    INLINE static Sum dot(i16x16 codes, i16x16 weights) { return dot_pairs(codes, weights); }
+};
 
-// Eight pixels a vector here: sums are 32 bits wide.
-template <int Lists_, int V>
-void dense_words_of(const int16_t* x, size_t pair_stride, const int16_t* weights, int pairs, size_t stride,
-                    int32_t* sums) {
-    i32x8 sum[Lists_][V] = {};
-    for (int p = 0; p < pairs; ++p, x += pair_stride, weights += 2 * DENSE_LISTS) {
-        i16x16 codes[V];
-        for (int v = 0; v < V; ++v) codes[v] = load<i16x16>(x + 16 * v);
-        for (int l = 0; l < Lists_; ++l) {
-            const i16x16 weight = broadcast_pair(weights + 2 * l);
-            for (int v = 0; v < V; ++v) sum[l][v] += dot_pairs(codes[v], weight);
-        }
+// The sums of some lists, one or two vectors of each, in registers. Not an array: compilers put those on the stack.
+template <class Products, int Lists_, bool Two>
+struct DenseSums {
+    typename Products::Sum first = {}, second = {};
+    DenseSums<Products, Lists_ - 1, Two> rest;
+
+    INLINE void add(i16x16 a, i16x16 b, const typename Products::Weight* weights) {
+        const i16x16 weight = Products::broadcast(weights);
+        first += Products::dot(a, weight);
+        if (Two) second += Products::dot(b, weight);
+        rest.add(a, b, weights + 2);
     }
-    for (int l = 0; l < Lists_; ++l)
-        for (int v = 0; v < V; ++v) store(sums + size_t(l) * stride + size_t(v) * 8, sum[l][v]);
+    INLINE void write(typename Products::Element* sums, size_t stride) const {
+        store(sums, first);
+        if (Two) store(sums + sizeof first / sizeof *sums, second);
+        rest.write(sums + stride, stride);
+    }
+};
+
+template <class Products, bool Two>
+struct DenseSums<Products, 0, Two> {
+    INLINE void add(i16x16, i16x16, const typename Products::Weight*) {}
+    INLINE void write(typename Products::Element*, size_t) const {}
+};
+
+template <class Products, int Lists_, bool Two>
+INLINE void dense_of(const void* x, size_t pair_bytes, const typename Products::Weight* weights, int pairs, size_t stride,
+                     typename Products::Element* sums) {
+    DenseSums<Products, Lists_, Two> sum;
+    const char* codes = static_cast<const char*>(x);
+    for (int p = 0; p < pairs; ++p, codes += pair_bytes, weights += 2 * DENSE_LISTS)
+        sum.add(load<i16x16>(codes), load<i16x16>(codes + (Two ? 32 : 0)), weights);
+    sum.write(sums, stride);
 }
 
 template <int Lists_>
 void dense_bytes_for(const uint8_t* x, const int8_t* weights, int pairs, int vectors, size_t stride, int16_t* sums) {
-    const size_t pair_stride = size_t(vectors) * 2 * LANES;
+    const size_t pair_bytes = size_t(vectors) * 2 * LANES;
     int v = 0;
     for (; v + 2 <= vectors; v += 2)
-        dense_bytes_of<Lists_, 2>(x + v * 2 * LANES, pair_stride, weights, pairs, stride, sums + v * LANES);
+        dense_of<ByteProducts, Lists_, true>(x + v * 2 * LANES, pair_bytes, weights, pairs, stride, sums + v * LANES);
     if (v < vectors)
-        dense_bytes_of<Lists_, 1>(x + v * 2 * LANES, pair_stride, weights, pairs, stride, sums + v * LANES);
+        dense_of<ByteProducts, Lists_, false>(x + v * 2 * LANES, pair_bytes, weights, pairs, stride, sums + v * LANES);
 }
 
 template <int Lists_>
 void dense_words_for(const int16_t* x, const int16_t* weights, int pairs, int vectors, size_t stride, int32_t* sums) {
-    const size_t pair_stride = size_t(vectors) * 2 * LANES;
+    const size_t pair_bytes = size_t(vectors) * 4 * LANES;
     for (int v = 0; v < vectors; ++v)
-        dense_words_of<Lists_, 2>(x + v * 2 * LANES, pair_stride, weights, pairs, stride, sums + v * LANES);
+        dense_of<WordProducts, Lists_, true>(x + v * 2 * LANES, pair_bytes, weights, pairs, stride, sums + v * LANES);
 }
 
 void dense_bytes(const uint8_t* x, const int8_t* weights, int pairs, int lists, int vectors, size_t stride,
