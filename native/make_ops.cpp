@@ -57,6 +57,9 @@ std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, Isa isa, int threads)
     return simd ? make_max_pool(spec, *simd, threads) : scalar::make_max_pool(spec, threads);
 }
 
-std::unique_ptr<Op> make_lookup(const LookupSpec& spec, Isa, int threads) { return scalar::make_lookup(spec, threads); }
+std::unique_ptr<Op> make_lookup(const LookupSpec& spec, Isa isa, int threads) {
+    const Simd* simd = simd_for(isa);
+    return simd ? make_lookup(spec, *simd, threads) : scalar::make_lookup(spec, threads);
+}
 
 }  // namespace dbq

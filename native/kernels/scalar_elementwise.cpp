@@ -34,7 +34,6 @@ private:
     const int parts_;
 };
 
-// Lookup has no vector form worth having: a byte table is one load a pixel in any instruction set.
 class Lookup final : public Op {
 public:
     Lookup(const LookupSpec& spec, int threads) : spec_(spec), parts_(parts_for(spec.shape.height, threads)) {}

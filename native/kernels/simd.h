@@ -121,6 +121,11 @@ struct Simd {
     void (*depthwise_3x3)(const Depthwise3x3&, int begin, int end, unsigned char* const* in, unsigned char* const* out,
                           unsigned char* scratch);
 
+    // Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes; returns where it
+    // stopped: what is left is less than a block.
+    size_t (*lookup_three)(const uint8_t* image, const uint8_t* tables, size_t begin, size_t end,
+                           unsigned char* const* out);
+
     void (*finish_i16)(const Finish&);
     void (*finish_i32)(const Finish&);
     // One or two planes of codes through the formula: the inputs of `finish` are planes, not sums.

@@ -14,6 +14,7 @@ std::unique_ptr<Op> make_depthwise_conv_3x3(const ConvSpec&, const Simd&, int th
 
 std::unique_ptr<Op> make_combine(Shape, std::vector<Type>, const std::vector<Output>&, const Simd&, int threads);
 std::unique_ptr<Op> make_average_pool(const AveragePoolSpec&, const Simd&, int threads);
+std::unique_ptr<Op> make_lookup(const LookupSpec&, const Simd&, int threads);
 std::unique_ptr<Op> make_max_pool(const MaxPoolSpec&, const Simd&, int threads);
 
 // The largest sum of a convolution, for Outputs.
