@@ -4,11 +4,13 @@ void take_even(const uint8_t* from, size_t n, uint8_t* to) {
     size_t i = 0;
     for (; i + 16 < n; i += 16) store(to + i, load_even(from + 2 * i));
     // The last ones end with the last byte that may be read: they are the odd ones from one byte earlier.
-    if (n >= 9)
+    if (n >= 9) {
+        if (i == 0) to[i++] = from[0];  // nothing may be read before it
         for (; i < n; i += 8) {
             i = i + 8 < n ? i : n - 8;
             store_odd(to + i, from + 2 * i - 1);
         }
+    }
     for (; i < n; ++i) to[i] = from[2 * i];
 }
 
