@@ -1,4 +1,4 @@
-"""Write what results/ says into README.md and docs/results.md.
+"""Write what results/ says into README.md, docs/results.md and docs/engine.md.
 
 python benchmarks/pages.py [--check]
 """
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from engine_page import deployed_table, engine_page, machine_line, speed_table
 
 ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- results:begin (written by benchmarks/pages.py) -->\n"
@@ -86,10 +88,28 @@ def training_section() -> list[str]:
     ]
 
 
+def deployment_section() -> list[str]:
+    engine = result("engine")
+    return [
+        "The native engine against onnxruntime and openvino, batch 1, in one interleaved run:",
+        "",
+        *speed_table(engine),
+        "",
+        f"{machine_line(engine)} Every contender, file sizes, memory, layer by layer: "
+        "[docs/engine.md](docs/engine.md).",
+        "",
+        "Trained networks as files, on all 10,000 test images of CIFAR-10:",
+        "",
+        *deployed_table(result("deployed")),
+        "",
+    ]
+
+
 def readme_section() -> str:
     calibration, step, prepare = (result(n) for n in ("calibration", "train_step", "prepare_time"))
     facts = step["machine"]
     lines = [
+        *deployment_section(),
         *training_section(),
         "The same network, quantized and *not trained*:",
         "",
@@ -206,6 +226,7 @@ def main() -> None:
     pages = {
         readme: before + BEGIN + readme_section() + END + after,
         ROOT / "docs" / "results.md": results_page(),
+        ROOT / "docs" / "engine.md": engine_page(result("engine"), result("deployed")),
     }
     for path, text in pages.items():
         if "--check" not in sys.argv:
