@@ -47,7 +47,7 @@ def lower(
     >>> images = torch.rand(2, 3, 32, 32)
     >>> _ = dbq.prepare(model, "dbq-2t-4", images), dbq.calibrate(model, [images])
     >>> lower(model, images, report=None)
-    Program('MobileNetV1', image 3x32x32, 29 operations)
+    Program('MobileNetV1', image 3x32x32, 30 operations)
     """
     if example_input.ndim != 4:
         raise LoweringError(
