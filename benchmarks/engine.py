@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from engine_files import NETWORKS, Network, inputs, make, zeros
+from engine_page import limit_share
 from engine_runtimes import RUNTIMES, Run
 from machine import RESULTS, headline, save
 
@@ -40,9 +41,6 @@ BATCH = 16
 # More processors than this kept busy by other processes, and a network's numbers are not saved.
 QUIET = 0.1
 CHECKED_IMAGES = 8
-# Every 32-byte load of sums of the table kernels stands for 48 multiply-accumulates of a branch, and the
-# processor does two loads a cycle.
-MACS_PER_CYCLE = 2 * 48
 
 Row = dict[str, Any]
 
@@ -276,13 +274,6 @@ def clock() -> float | None:
         except (OSError, subprocess.CalledProcessError):
             return None
     return max(float(run.stdout) for run in runs)
-
-
-def limit_share(row: Row, ghz: float | None) -> float | None:
-    """GMAC/s of a ternary layer as a share of what the load ports allow."""
-    if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
-        return None
-    return float(row["gmacs"] / (MACS_PER_CYCLE * ghz / int(row["precision"][:-1])))
 
 
 def latency_table(name: str, result: Row, threads: list[int]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 Row = dict[str, Any]
-# The multiply-accumulates a 32-byte load stands for, and loads a cycle: see benchmarks/engine.py.
-TERNARY_LIMIT = 2 * 48
+# Every 32-byte load of sums of the table kernels stands for 48 multiply-accumulates of a branch, and the
+# processor does two loads a cycle.
+MACS_PER_CYCLE = 2 * 48
 
 
 def deployed_table(data: Row) -> Iterator[str]:
@@ -142,14 +143,16 @@ def _layers(engine: Row, network: Row) -> Iterator[str]:
         if not layer["kernel"]:
             continue
         speed = "" if layer["gmacs"] is None else f"{layer['gmacs']:.1f}"
+        share = limit_share(layer, engine["ghz"])
+        limit = "" if share is None else f"{100 * share:.0f} %"
         yield (
             f"| {layer['layer']} | {layer['precision']} | {layer['kernel']} | {layer['us']:.0f} "
-            f"| {100 * layer['us'] / total:.1f} % | {speed} | {_limit(layer, engine['ghz'])} |"
+            f"| {100 * layer['us'] / total:.1f} % | {speed} | {limit} |"
         )
 
 
-def _limit(layer: Row, ghz: float) -> str:
-    if layer["gmacs"] is None or not layer["precision"].endswith("T"):
-        return ""
-    share = layer["gmacs"] / (TERNARY_LIMIT * ghz / int(layer["precision"][:-1]))
-    return f"{100 * share:.0f} %"
+def limit_share(row: Row, ghz: float | None) -> float | None:
+    """GMAC/s of a ternary layer as a share of what the load ports allow."""
+    if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
+        return None
+    return float(row["gmacs"] / (MACS_PER_CYCLE * ghz / int(row["precision"][:-1])))

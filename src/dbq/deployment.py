@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dbq.data import DATASETS, load_data, normalisation
 from dbq.data_options import DataOptions
@@ -18,12 +17,13 @@ from dbq.lowering import denormalise, lower
 from dbq.models import put_state
 from dbq.program import Program
 from dbq.recipe import Recipe
-from dbq.runtime.native import load
+from dbq.runtime.native import Net, load
 from dbq.training.build import example_image, quantized_network
+from dbq.training.evaluation import evaluate
 from dbq.training.rundir import read_network
+from dbq.training.world import World
 
 EXAMPLES = 16  # images of the test set on which the program is compared with the network
-BATCH = 250
 
 
 def program_of_run(path: Path, data: str = "") -> Program:
@@ -85,27 +85,27 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
             facts["data"], data, image_size=net.input_shape[0], mean=mean, std=std
         )
         _, test = load_data(options)
-        first, five, count = 0, 0, 0
-        for batch in test.batches(torch.split(torch.arange(len(test)), BATCH)):
-            logits = net(denormalise(batch.images, mean, std))
-            hits = _ranks(logits, batch.labels.numpy())
-            first, five, count = first + int(hits[0]), five + int(hits[1]), count + len(logits)
+        score = evaluate(_Deployed(net, mean, std), test, World(0, 1, torch.device("cpu")))
         return {
             "network": str(path),
             "recipe": facts.get("recipe", ""),
             "plan": facts.get("plan", ""),
             "epoch": facts.get("epoch"),
-            "top1": 100 * first / count,
-            "top5": 100 * five / count,
-            "images": count,
+            "top1": score.top1,
+            "top5": score.top5,
+            "images": score.images,
             "data": facts["data"],
             "split": test.name,
             "engine": f"libdbq, {net.isa}",
         }
 
 
-def _ranks(logits: npt.NDArray[np.float32], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many labels are the largest logit, and how many among the five largest."""
-    order = np.argsort(-logits, axis=1, kind="stable")
-    hits = order == labels[:, None]
-    return np.array([hits[:, :1].sum(), hits[:, :5].sum()])
+class _Deployed(nn.Module):
+    """A loaded file in the place of a network: normalised images in, logits out."""
+
+    def __init__(self, net: Net, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.net, self.mean, self.std = net, mean, std
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.from_numpy(self.net(denormalise(images, self.mean, self.std)))

@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dbq.onnx_graph import Graph
-from dbq.onnx_moving import Values, channels, max_pool, windowed
+from dbq.onnx_moving import Summing, Values, gathered, walk, windowed
 from dbq.program import (
     Add,
     AveragePool,
-    Channels,
     Convolution,
     Lookup,
-    MaxPool,
     Program,
     Requantize,
     Result,
@@ -28,35 +26,28 @@ from dbq.runtime.reference import DTYPES
 
 def emit(program: Program, graph: Graph, image: str) -> Values:
     """Every tensor of the program in `graph`; `image` is the name of the input."""
-    values = Values(program, graph)
-    for op in program.operations:
-        match op:
-            case Lookup():
-                values.names[op.tensor] = _lookup(values, op, image)
-            case MaxPool():
-                values.names[op.tensor] = max_pool(values, op)
-            case Channels():
-                values.names[op.tensor] = channels(values, op, np.zeros((), np.float32))
-            case _:
-                sums = _sums(values, op)
-                for result in op.results:
-                    values.names[result.tensor] = _requantized(values, sums, result, op.name)
-    return values
+    return walk(
+        program,
+        graph,
+        lookup=lambda values, op: _lookup(values, op, image),
+        zero=lambda tensor: np.zeros((), np.float32),
+        summing=_summing,
+    )
 
 
 def _lookup(values: Values, op: Lookup, image: str) -> str:
-    """One table for all channels, one after the other."""
-    graph = values.graph
     dtype = DTYPES[values.program.tensors[op.tensor].type]
-    planes = graph.add("Transpose", image, label=op.name, perm=(0, 3, 1, 2))
-    pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
-    starts = np.arange(len(op.table), dtype=np.int32)[:, None, None] * 256
-    indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
-    table = graph.constant(op.table.view(dtype).astype(np.float32).ravel(), "image/table")
-    return graph.add("Gather", table, indices, label=op.name, axis=0)
+    planes = values.graph.add("Transpose", image, label=op.name, perm=(0, 3, 1, 2))
+    return gathered(values, op, planes, op.table.view(dtype).astype(np.float32))
 
 
-def _sums(values: Values, op: Convolution | Add | Requantize | AveragePool) -> list[str]:
+def _summing(values: Values, op: Summing) -> None:
+    sums = _sums(values, op)
+    for result in op.results:
+        values.names[result.tensor] = _requantized(values, sums, result, op.name)
+
+
+def _sums(values: Values, op: Summing) -> list[str]:
     match op:
         case Add() | Requantize():
             return [values.names[i] for i in op.reads]

@@ -15,16 +15,14 @@ import numpy.typing as npt
 
 from dbq.errors import LoweringError
 from dbq.onnx_graph import Graph
-from dbq.onnx_moving import Values, channels, max_pool, windowed
+from dbq.onnx_moving import Summing, Values, gathered, walk, windowed
 from dbq.onnx_weights import LARGEST, halved, merge, with_exact_bias
 from dbq.program import (
     CODE_RANGE,
     Add,
     AveragePool,
-    Channels,
     Convolution,
     Lookup,
-    MaxPool,
     Program,
     Requantize,
     Result,
@@ -33,7 +31,6 @@ from dbq.program import (
 from dbq.runtime.reference import DTYPES
 
 Floats = npt.NDArray[np.float64]
-Summing = Convolution | Add | Requantize | AveragePool
 
 # A layer with so few input channels costs little: its 8-bit codes are kept exactly, at twice the work.
 # So are those of linear layers, and of depthwise ones, whose products runtimes do not add in pairs.
@@ -46,19 +43,13 @@ ZERO_POINTS: dict[str, np.uint8] = {"u8": np.uint8(0), "i8": np.uint8(128)}
 
 def emit(program: Program, graph: Graph, image: str) -> Values:
     """Every tensor of the program in `graph`; `image` is the name of the input."""
-    values = Values(program, graph)
-    for op in program.operations:
-        match op:
-            case Lookup():
-                values.names[op.tensor] = _lookup(values, op, image)
-            case MaxPool():
-                values.names[op.tensor] = max_pool(values, op)
-            case Channels():
-                zero = ZERO_POINTS.get(program.tensors[op.tensor].type, np.float32(0))
-                values.names[op.tensor] = channels(values, op, np.asarray(zero))
-            case _:
-                _summing(values, op)
-    return values
+    return walk(
+        program,
+        graph,
+        lookup=lambda values, op: _lookup(values, op, image),
+        zero=lambda tensor: np.asarray(ZERO_POINTS.get(tensor.type, np.float32(0))),
+        summing=_summing,
+    )
 
 
 def _lookup(values: Values, op: Lookup, image: str) -> str:
@@ -74,11 +65,7 @@ def _lookup(values: Values, op: Lookup, image: str) -> str:
         limits = [float(code) * tensor.scale for code in _ends(op, tensor)]
         x = graph.add("Clip", x, *map(graph.constant, limits), label=op.name)
         return _quantized(values, x, tensor, op.name)
-    pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
-    starts = np.arange(len(op.table), dtype=np.int32)[:, None, None] * 256
-    indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
-    table = graph.constant((op.table + ZERO_POINTS[tensor.type]).ravel(), "image/table")
-    return graph.add("Gather", table, indices, label=op.name, axis=0)
+    return gathered(values, op, planes, op.table + ZERO_POINTS[tensor.type])
 
 
 def _line(

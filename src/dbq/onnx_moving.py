@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dbq.onnx_graph import Graph
-from dbq.program import ZEROS, Channels, MaxPool, Program, Shape, Window
+from dbq.program import (
+    ZEROS,
+    Add,
+    AveragePool,
+    Channels,
+    Convolution,
+    Lookup,
+    MaxPool,
+    Program,
+    Requantize,
+    Shape,
+    Tensor,
+    Window,
+)
+
+Summing = Convolution | Add | Requantize | AveragePool
 
 
 @dataclass
@@ -21,6 +38,39 @@ class Values:
 
     def shape(self, tensor: int) -> Shape:
         return self.program.tensors[tensor].shape
+
+
+def walk(
+    program: Program,
+    graph: Graph,
+    lookup: Callable[[Values, Lookup], str],
+    zero: Callable[[Tensor], npt.NDArray[Any]],
+    summing: Callable[[Values, Summing], None],
+) -> Values:
+    """Every tensor of the program in `graph`; how tables, zeros and sums are written is the form's."""
+    values = Values(program, graph)
+    for op in program.operations:
+        match op:
+            case Lookup():
+                values.names[op.tensor] = lookup(values, op)
+            case MaxPool():
+                values.names[op.tensor] = max_pool(values, op)
+            case Channels():
+                fill = zero(program.tensors[op.tensor])
+                values.names[op.tensor] = channels(values, op, fill)
+            case _:
+                summing(values, op)
+    return values
+
+
+def gathered(values: Values, op: Lookup, planes: str, table: npt.NDArray[Any]) -> str:
+    """Pixels through `table` [channels, 256]: one table for all channels, one after the other."""
+    graph = values.graph
+    pixels = graph.add("Cast", planes, label=op.name, to=6)  # int32
+    starts = np.arange(len(table), dtype=np.int32)[:, None, None] * 256
+    indices = graph.add("Add", pixels, graph.constant(starts), label=op.name)
+    constant = graph.constant(table.ravel(), "image/table")
+    return graph.add("Gather", constant, indices, label=op.name, axis=0)
 
 
 def max_pool(values: Values, op: MaxPool) -> str:

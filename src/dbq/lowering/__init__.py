@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dbq.data.split import normalise
 from dbq.errors import LoweringError, first_line
 from dbq.lowering.agreement import Agreement, compare
 from dbq.lowering.emission import Emitted, emit
@@ -65,7 +66,7 @@ def lower(
     try:
         emitted = _emit(model, Shape(*example_input.shape[1:]), mean, std, name)
         images = denormalise(example_input, mean, std)
-        x = _normalised(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
+        x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
         agreement = compare(model, emitted, x.to(device), images)
     finally:
         model.train(was_training)
@@ -91,7 +92,7 @@ def _emit(
     def table(codes: Codes) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
         pixels = torch.arange(256, dtype=torch.uint8).expand(image.channels, 1, 256)
-        x = _normalised(pixels, mean, std)
+        x = normalise(pixels, mean, std)
         quantized = (x / torch.tensor(codes.scale)).clamp(codes.low, codes.high).round()
         bytes_: np.ndarray[Any, np.dtype[np.uint8]] = (
             quantized.to(torch.int16).numpy()[:, 0].astype(np.uint8)
@@ -100,13 +101,6 @@ def _emit(
 
     facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
     return emit(name or type(model).__name__, output, table, facts)
-
-
-def _normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """As the data sets do it: uint8 [..., C, H, W] to float."""
-    from dbq.data.split import normalise
-
-    return normalise(images, mean, std)
 
 
 def denormalise(

@@ -21,6 +21,7 @@ from dbq.lowering.values import (
     Selection,
     Sums,
     Value,
+    bound_of,
 )
 from dbq.program import (
     CODE_RANGE,
@@ -103,8 +104,7 @@ def _copy(value: Selection) -> Affine:
     sums = Sums(name, value.order, value.shape, [Reading(value, WIDE)],
                 lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
     ones = np.ones((value.shape.channels, 1))
-    bound = max(leaf.bound for leaf in leaves(value) if isinstance(leaf, Affine))
-    return Affine(sums, ones, np.zeros(len(ones)), bound, node=value.node)
+    return Affine(sums, ones, np.zeros(len(ones)), bound_of(value), node=value.node)
 
 
 def emit(name: str, output: Value, table: Any, facts: dict[str, Any]) -> Emitted:
