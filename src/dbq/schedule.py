@@ -7,7 +7,7 @@ import math
 from torch import nn
 
 from dbq.errors import DbqError
-from dbq.quantizers.branch import BranchQuantizer
+from dbq.quantizers.weights import WeightQuantizer
 
 
 def cosine_rate(
@@ -38,13 +38,34 @@ def linear_temperature(epoch: float, start: float, increment: float) -> float:
     return start + epoch * increment
 
 
-def soft_quantizers(model: nn.Module) -> list[BranchQuantizer]:
+def soft_quantizers(model: nn.Module) -> list[WeightQuantizer]:
     """The quantizers of a model that have a temperature."""
-    return [module for module in model.modules() if isinstance(module, BranchQuantizer)]
+    return [
+        quantizer for quantizer in weight_quantizers(model) if hasattr(quantizer, "temperature")
+    ]
+
+
+def set_progress(model: nn.Module, progress: float) -> None:
+    """Tell every quantizer how far training has come, from 0 to 1.
+
+    Methods that do one layer after another, or freeze statistics half-way, need to know; the others,
+    dbq among them, do not. `dbq train` calls it; in a loop of your own, call it now and then.
+    """
+    peers: dict[type[WeightQuantizer], list[WeightQuantizer]] = {}
+    for quantizer in weight_quantizers(model):
+        peers.setdefault(type(quantizer), []).append(quantizer)
+    for group in peers.values():
+        for index, quantizer in enumerate(group):
+            quantizer.advance(progress, index, len(group))
+
+
+def weight_quantizers(model: nn.Module) -> list[WeightQuantizer]:
+    """All weight quantizers of a model, in its order."""
+    return [module for module in model.modules() if isinstance(module, WeightQuantizer)]
 
 
 class TemperatureSchedule:
-    """Sets the temperature of all branch quantizers of a model; `step()` once after each epoch.
+    """Sets the temperature of all soft quantizers of a model; `step()` once after each epoch.
 
     >>> from dbq.preparation import prepare
     >>> import torch
@@ -84,7 +105,7 @@ class TemperatureSchedule:
 
     def _apply(self) -> None:
         for quantizer in self.quantizers:
-            quantizer.temperature.fill_(self.temperature)
+            quantizer.get_buffer("temperature").fill_(self.temperature)
 
     def state_dict(self) -> dict[str, float]:
         return {"start": self.start, "increment": self.increment, "epoch": self.epoch}

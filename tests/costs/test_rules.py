@@ -105,6 +105,9 @@ class WeightCodes(nn.Module):
         self.precision = Precision.parse(precision)
         self.alpha = nn.Parameter(torch.ones(5))  # must not be counted
 
+    def forward(self, weight: Tensor) -> Tensor:
+        return self.codes(weight).sum(0)
+
     def codes(self, weight: Tensor) -> Tensor:
         branches = self.precision.size if self.precision.is_branched else 1
         generator = torch.Generator().manual_seed(weight.numel())

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from dbq.costs.watch import Events, Pooled, Ran, watch
 from dbq.plan import Role
 from dbq.precision import FLOAT, Precision
-from dbq.roles import WeightLayer, role_of
+from dbq.quantizers.weights import WeightQuantizer
+from dbq.roles import WeightLayer, evaluating, role_of
 
 # Submodules whose parameters only say how a weight is made; rule 3 counts none of them.
 MAKES_WEIGHTS = {"weight_quantizer", "input_quantizer", "parametrizations"}
@@ -204,12 +205,25 @@ def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[in
     if not count_zeros:
         precision = _precision(layer, "weight_quantizer")
         return dense_taps(weight.numel(), len(weight), branches(precision))
-    quantizer = getattr(layer, "weight_quantizer", None)
     with torch.no_grad():
-        codes = weight[None] if quantizer is None else quantizer.codes(weight)
-        taps = (codes != 0).flatten(2).sum(-1)  # [branches, kernels, D] -> [branches, kernels]
+        used = _used(layer, weight)
+        taps = used.flatten(2).sum(-1)  # [branches, kernels, D] -> [branches, kernels]
         chained = (taps - 1).clamp(min=0)
     return tuple(taps.sum(1).tolist()), tuple(chained.sum(1).tolist())
+
+
+def _used(layer: nn.Module, weight: Tensor) -> Tensor:
+    """Which weights are not zero, [branches, *weight.shape]."""
+    quantizer: WeightQuantizer | None = getattr(layer, "weight_quantizer", None)
+    if quantizer is None:
+        return (weight != 0)[None]
+    if not quantizer.precision.is_branched:
+        with evaluating(quantizer):  # the code of a zero weight need not be zero
+            hard: Tensor = quantizer(weight)
+        return (hard != 0)[None]
+    codes = quantizer.codes(weight) != 0
+    # A method may need more codes than it has branches, one for each sign, say.
+    return codes if len(codes) == quantizer.precision.size else codes.any(0, keepdim=True)
 
 
 def branches(precision: Precision) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from dbq.errors import PlanError, closest
 from dbq.plan import LayerPlan, Option
@@ -24,8 +24,13 @@ QUANTIZERS: dict[str, tuple[Kind, Callable[..., WeightQuantizer]]] = {
 USUAL_METHOD: dict[Kind, str] = {"ternary": "dbq", "fixed": "fixed"}
 
 
-def weight_quantizer(layer_plan: LayerPlan, weight: Tensor) -> WeightQuantizer | None:
-    """The quantizer a plan asks for, fitted to `weight`; None for float weights."""
+def weight_quantizer(
+    layer_plan: LayerPlan, weight: Tensor, batch_norm: nn.Module | None = None
+) -> WeightQuantizer | None:
+    """The quantizer a plan asks for, fitted to `weight`; None for float weights.
+
+    `batch_norm` is the one that reads the layer's output, for methods that fold it.
+    """
     precision = layer_plan.weight
     if precision.is_float:
         return None
@@ -39,6 +44,7 @@ def weight_quantizer(layer_plan: LayerPlan, weight: Tensor) -> WeightQuantizer |
         raise PlanError(f"method {method!r} makes {kind} weights, the plan asks for {precision}")
     _check_options(method, make, layer_plan.options)
     quantizer = make(precision, len(weight), **layer_plan.options).to(weight.device)
+    quantizer.follow(batch_norm)
     quantizer.initialise(weight)
     return quantizer if weight.requires_grad else quantizer.requires_grad_(False)  # stays frozen
 

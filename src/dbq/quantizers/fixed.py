@@ -8,13 +8,11 @@ straight through (nothing is clipped: the largest weight is the largest level).
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from dbq.precision import Precision
-from dbq.quantizers.weights import WeightQuantizer, check_finite, per_kernel
+from dbq.quantizers.weights import WeightQuantizer, check_finite, per_kernel, straight_through
 
 
 class FixedPointQuantizer(WeightQuantizer):
@@ -35,9 +33,7 @@ class FixedPointQuantizer(WeightQuantizer):
 
     def forward(self, weight: Tensor) -> Tensor:
         scale = self._scale(weight)
-        quantized = self._codes(weight, scale) * scale
-        result: Tensor = _StraightThrough.apply(weight, quantized)  # type: ignore[no-untyped-call]
-        return result
+        return straight_through(weight, self._codes(weight, scale) * scale)
 
     def _scale(self, weight: Tensor) -> Tensor:
         """K x 1 x ... (per channel) or 1 x 1 x ...; a kernel of zeros gets scale 1, codes 0."""
@@ -62,15 +58,3 @@ class FixedPointQuantizer(WeightQuantizer):
     @torch.no_grad()
     def scales(self, weight: Tensor) -> Tensor:
         return self._scale(weight).reshape(-1, 1).expand(self.kernels, 1)
-
-
-class _StraightThrough(torch.autograd.Function):
-    """Forward: the quantized value. Backward: dL/dw = dL/dq."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, quantized: Tensor) -> Tensor:
-        return quantized.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0], None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dbq.errors import WeightsError
+from dbq.errors import PlanError, WeightsError
 from dbq.precision import Precision
 
 
@@ -35,10 +36,46 @@ class WeightQuantizer(nn.Module, ABC):
 
     @abstractmethod
     def scales(self, weight: Tensor) -> Tensor:
-        """Float scales, shape [kernels, branches]; some methods read them off the weight."""
+        """Float scales >= 0, shape [kernels, branches]; some methods read them off the weight."""
+
+    def follow(self, batch_norm: nn.Module | None) -> None:
+        """Told once, before `initialise`: the batch norm that reads the layer's output, if any."""
+
+    def advance(self, progress: float, index: int, count: int) -> None:
+        """Told as training goes on: how far it has come (0 to 1), and that this is quantizer
+        `index` of the `count` of its class, in the order of the network."""
 
     def extra_repr(self) -> str:
         return str(self.precision)
+
+
+def require_size(method: str, precision: Precision, *sizes: int) -> None:
+    """Raise PlanError unless the method exists in this size."""
+    if precision.size not in sizes:
+        known = ", ".join(str(Precision(precision.kind, size)) for size in sizes)
+        raise PlanError(f"method {method!r} makes {known}, the plan asks for {precision}")
+
+
+def straight_through(weight: Tensor, quantized: Tensor) -> Tensor:
+    """`quantized` going forward; going back, its gradient is handed to `weight` as it is.
+
+    >>> w = torch.tensor([0.3, -2.0], requires_grad=True)
+    >>> (straight_through(w, w.detach().sign()) * torch.tensor([5.0, 7.0])).sum().backward()
+    >>> w.grad
+    tensor([5., 7.])
+    """
+    result: Tensor = _StraightThrough.apply(weight, quantized)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, quantized: Tensor) -> Tensor:
+        return quantized.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
 
 
 def per_kernel(weight: Tensor) -> Tensor:
