@@ -39,8 +39,8 @@ OFFSET = 128  # of 256 levels, so that their places fit int8
 def nearest(rows: Tensor, levels: Tensor) -> Tensor:
     """Codes [K, D] of the level nearest to each of `rows` [K, D]; `levels` is [K, N], ascending.
 
-    >>> nearest(torch.tensor([[0.1, 0.9]]), torch.tensor([[0.0, 1.0]])) + OFFSET
-    tensor([[0, 1]])
+    >>> nearest(torch.tensor([[0.1, 0.9]]), torch.tensor([[0.0, 1.0]])).int() + OFFSET
+    tensor([[0, 1]], dtype=torch.int32)
     """
     middles = ((levels[:, 1:] + levels[:, :-1]) / 2).contiguous()
     places = torch.searchsorted(middles, rows.contiguous())
