@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dbq.version import __version__
 
 if TYPE_CHECKING:
+    from dbq.bit_search import search_plan
     from dbq.calibration import calibrate
     from dbq.costs import Cost, cost
     from dbq.decomposition import Branches, branches
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from dbq.preparation import Summary, prepare
     from dbq.program import Program
     from dbq.runtime.native import Net, load
-    from dbq.schedule import TemperatureSchedule
+    from dbq.schedule import TemperatureSchedule, set_progress
 
 _HOME = {
     "Branches": "dbq.decomposition",
     "branches": "dbq.decomposition",
+    "search_plan": "dbq.bit_search",
     "calibrate": "dbq.calibration",
     "Cost": "dbq.costs",
     "cost": "dbq.costs",
@@ -55,6 +57,7 @@ _HOME = {
     "Net": "dbq.runtime.native",
     "load": "dbq.runtime.native",
     "TemperatureSchedule": "dbq.schedule",
+    "set_progress": "dbq.schedule",
 }
 
 __all__ = [
@@ -81,6 +84,8 @@ __all__ = [
     "param_groups",
     "prepare",
     "save",
+    "search_plan",
+    "set_progress",
 ]
 
 

@@ -1,4 +1,5 @@
-"""Reading the graph: which batch norm stands in front of a layer's input, and can it be negative?
+"""Reading the graph: which batch norm stands in front of a layer's input, can it be negative, and
+which batch norm reads its output?
 
 torch.fx traces the model symbolically; the graph is only read, never rewritten.
 """
@@ -85,18 +86,16 @@ def trace(model: nn.Module) -> fx.Graph:
             vars(module).update(attributes)
 
 
-def input_sources(model: nn.Module) -> dict[str, Source]:
+def input_sources(model: nn.Module, graph: fx.Graph) -> dict[str, Source]:
     """For each weight layer of the graph: the source of its input.
 
-    A layer that is called several times, on tensors of unlike source, gets none. Raises what the
-    tracer raises if the model cannot be traced.
+    A layer that is called several times, on tensors of unlike source, gets none.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
-    >>> input_sources(net)["3"].batch_norm[0]
+    >>> input_sources(net, trace(net))["3"].batch_norm[0]
     '1'
     """
     modules = dict(model.named_modules())
-    graph = trace(model)
     reader = _Reader(graph, modules)
     found: dict[str, Source] = {}
     for node in graph.nodes:
@@ -107,6 +106,26 @@ def input_sources(model: nn.Module) -> dict[str, Source]:
         if name in found and found[name] != source:
             source = Source(None, signed=found[name].signed or source.signed)
         found[name] = source
+    return found
+
+
+def batch_norms_behind(model: nn.Module, graph: fx.Graph) -> dict[str, BatchNorm]:
+    """For each weight layer whose output goes to a batch norm and nowhere else: that batch norm.
+
+    >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
+    >>> {name: type(module).__name__ for name, module in batch_norms_behind(net, trace(net)).items()}
+    {'0': 'BatchNorm2d'}
+    """
+    modules = dict(model.named_modules())
+    calls = [node for node in graph.nodes if node.op == "call_module"]
+    called = [node.target for node in calls]
+    found = {}
+    for node in calls:
+        if not isinstance(modules[node.target], WeightLayer) or called.count(node.target) > 1:
+            continue
+        readers = [modules.get(str(user.target)) for user in node.users]
+        if len(readers) == 1 and isinstance(readers[0], BatchNorm):
+            found[node.target] = readers[0]
     return found
 
 

@@ -140,19 +140,31 @@ class Plan:
         return replace(self, names={**self.names, **extra})
 
     def with_method(
-        self, kind: Kind, method: str = "", options: Mapping[str, Option] | None = None
+        self,
+        kind: Kind,
+        method: str = "",
+        options: Mapping[str, Option] | None = None,
+        weight: Precision | None = None,
     ) -> Plan:
-        """A copy in which every rule with weights of this kind has another method and more options.
+        """A copy in which every rule with weights of this kind has another method, precision, or more
+        options; those of the old method go with it.
 
         >>> PLANS["dbq-1t"].with_method("ternary", options={"init": "kmeans"}).roles["pointwise"]
         LayerPlan(weight=1T, input=32b, init='kmeans')
+        >>> PLANS["dbq-1t"].with_method("ternary", "lqnet", weight=Precision("binary", 2)).roles
+        mappingproxy({'pointwise': LayerPlan(weight=2B, input=32b, method=lqnet)})
         """
 
         def changed(rule: LayerPlan) -> LayerPlan:
             if rule.weight.kind != kind:
                 return rule
-            more = {**rule.options, **(options or {})}
-            return replace(rule, method=method or rule.method, options=more)
+            kept = {} if method else rule.options
+            return LayerPlan(
+                weight or rule.weight,
+                rule.input,
+                method or rule.method,
+                {**kept, **(options or {})},
+            )
 
         return replace(
             self,

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.activations import BatchNormClip, ConstantClip, InputQuantizer, RunningClip
+from dbq.activations import BatchNorm, BatchNormClip, ConstantClip, InputQuantizer, RunningClip
 from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
-from dbq.graph import UNKNOWN, Source, input_sources
+from dbq.graph import UNKNOWN, Source, batch_norms_behind, input_sources, trace
 from dbq.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.plan import LayerPlan, Plan, load_plan
 from dbq.quantizers import weight_quantizer
@@ -76,14 +76,14 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
         raise LayerError("the model is on the meta device: load its weights first")
     notes: list[str] = []
     calls = _layers_to_prepare(model, plan, example_input, notes)
-    sources = _sources(model, notes)
+    sources, behind = _neighbours(model, notes)
 
     made = []
     for call in calls:
         chosen = plan.choose(call.name, call.role)
         source = sources.get(call.name, UNKNOWN)
         try:
-            for_weight = weight_quantizer(chosen, call.module.weight)
+            for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name))
         except DbqError as error:
             raise type(error)(f"layer {call.name}: {error}") from None
         for_input = _input_quantizer(chosen, source, plan)
@@ -143,9 +143,13 @@ def _check_names(model: nn.Module, plan: Plan) -> None:
             raise LayerError(f"plan {plan.name}: layer {name!r} cannot be quantized: {reason}")
 
 
-def _sources(model: nn.Module, notes: list[str]) -> dict[str, Source]:
+def _neighbours(
+    model: nn.Module, notes: list[str]
+) -> tuple[dict[str, Source], dict[str, BatchNorm]]:
+    """What stands in front of each layer, and the batch norm behind it."""
     try:
-        return input_sources(model)
+        graph = trace(model)
+        return input_sources(model, graph), batch_norms_behind(model, graph)
     except Exception as error:
         # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
         notes.append(
@@ -154,7 +158,7 @@ def _sources(model: nn.Module, notes: list[str]) -> dict[str, Source]:
         )
         if hasattr(model, "module") or hasattr(model, "_orig_mod"):
             notes.append("it is wrapped: prepare the model inside, then wrap it")
-        return {}
+        return {}, {}
 
 
 def _input_quantizer(chosen: LayerPlan, source: Source, plan: Plan) -> InputQuantizer | None:

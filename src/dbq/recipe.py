@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from dbq.data_options import DataOptions
 from dbq.errors import DbqError, RecipeError, closest
 from dbq.plan import Option, Plan, load_plan
+from dbq.precision import Precision
 from dbq.toml import toml_value
 
 LARGEST = 1e9  # no rate, share or temperature is; nor is infinity or NaN smaller
@@ -43,6 +44,7 @@ class QuantizeOptions:
 
     plan: str = "fp"  # a name or a .toml path
     method: str = ""  # instead of dbq, for all ternary layers
+    precision: str = ""  # instead of the plan's, for all ternary layers
     options: Mapping[str, Option] = field(default_factory=dict)  # of all ternary layers' quantizer
     calibrate: int = 0  # training images for re-estimating batch norms before the first step
 
@@ -150,12 +152,14 @@ class Recipe:
 
     @property
     def plan(self) -> Plan:
-        """The plan, with the recipe's method and options for ternary layers."""
+        """The plan, with the recipe's method, precision and options for ternary layers."""
         text = self.quantize.plan
         whole = "\n" in text  # written out by `load_recipe`
         chosen = Plan.from_toml(text, f"plan of {self.name}") if whole else load_plan(text)
-        if self.quantize.method or self.quantize.options:
-            return chosen.with_method("ternary", self.quantize.method, self.quantize.options)
+        wanted = self.quantize
+        weight = Precision.parse(wanted.precision) if wanted.precision else None
+        if wanted.method or wanted.options or weight:
+            return chosen.with_method("ternary", wanted.method, wanted.options, weight)
         return chosen
 
     def to_toml(self) -> str:

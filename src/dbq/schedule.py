@@ -50,6 +50,15 @@ def set_progress(model: nn.Module, progress: float) -> None:
 
     Methods that do one layer after another, or freeze statistics half-way, need to know; the others,
     dbq among them, do not. `dbq train` calls it; in a loop of your own, call it now and then.
+
+    >>> from dbq.plan import LayerPlan, Plan
+    >>> from dbq.preparation import prepare
+    >>> import torch
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    >>> _ = prepare(net, Plan("mine", default=LayerPlan.of(8, method="iao")), torch.zeros(1, 3, 8, 8))
+    >>> set_progress(net, 0.75)
+    >>> net[0].weight_quantizer.frozen  # from here on, the running statistics are used
+    True
     """
     peers: dict[type[WeightQuantizer], list[WeightQuantizer]] = {}
     for quantizer in weight_quantizers(model):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import dbq
 from dbq.models import create_model
 from dbq.models.mobilenet_v1 import MobileNetV1
 
@@ -102,3 +103,17 @@ def test_every_convolution_is_followed_by_batch_norm_and_relu() -> None:
     ]
     kinds = [type(layer) for layer in layers]
     assert kinds == [nn.Conv2d, nn.BatchNorm2d, nn.ReLU] * 27 + [nn.AdaptiveAvgPool2d, nn.Linear]
+
+
+def test_the_quantization_friendly_form_has_bare_depthwise_layers() -> None:
+    net = MobileNetV1(num_classes=10, width=0.25, small_input=True, quantization_friendly=True)
+    usual = MobileNetV1(num_classes=10, width=0.25, small_input=True)
+    missing = set(usual.state_dict()) - set(net.state_dict())
+    # weight, bias, mean, variance and count of one batch norm in each of 13 blocks, nothing else
+    assert len(missing) == 13 * 5
+    assert all(".depthwise.bn." in key for key in missing)
+    image = torch.randn(1, 3, 32, 32)
+    summary = dbq.prepare(net, "fx8-3", image)
+    reads = {row.name: row.clip for row in summary.layers if row.role == "pointwise"}
+    assert set(reads.values()) == {"±range"}, "what a bare depthwise layer gives is signed"
+    assert torch.isfinite(net.eval()(image)).all()

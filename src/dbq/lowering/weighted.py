@@ -27,6 +27,8 @@ from dbq.lowering.values import (
     Sums,
     Value,
 )
+from dbq.precision import MAX_BITS, Precision
+from dbq.program import Codes as IntegerCodes
 from dbq.program import Convolution, Operation, Requantize, Result, Shape, Window
 
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
@@ -85,11 +87,14 @@ def _weighted(
     if quantizer is None:
         refuse_float(site)
     kernels = layer.weight.shape[0]
+    try:
+        scales = quantizer.scales(layer.weight).detach().double().cpu().numpy()
+    except LoweringError as error:
+        raise LoweringError(f"{site.name}: {error}") from None
     codes = quantizer.codes(layer.weight).cpu().numpy()
     codes = codes.reshape(len(codes), kernels, -1, *window.kernel)
-    scales = quantizer.scales(layer.weight).detach().double().cpu().numpy()
     offsets = np.zeros(kernels) if layer.bias is None else _numbers(layer.bias)
-    bits = None if quantizer.precision.is_branched else quantizer.precision.size
+    bits = _code_bits(site.name, quantizer.precision, codes)
     assert isinstance(read.representation, Codes)
     shape = Shape(kernels, *_output_size(value.shape, window, spare))
     sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
@@ -102,8 +107,31 @@ def _weighted(
     return Affine(Sums(name, site.now(), shape, [read], build), scales, offsets, bound)
 
 
+def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | None:
+    """None for branches; for fixed point the bits that hold the codes, the lowest excluded.
+
+    The Program's codes are symmetric; a method with the code -2^(b-1) takes a bit more.
+    """
+    if precision.is_branched:
+        return None
+    if len(codes) > 1:
+        raise LoweringError(
+            f"{name} has weights with a zero point, and the engine's have none: prepare the network "
+            "with the method's option symmetric=true"
+        )
+    needed = int(np.abs(codes).max(initial=0)).bit_length() + 1
+    if needed > MAX_BITS:
+        raise LoweringError(f"{name} has the weight code -128; the engine's are -127 to 127")
+    return max(precision.size, needed)
+
+
 def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
-    quantizer: InputQuantizer | None = layer.input_quantizer
+    quantizer = layer.input_quantizer
+    if quantizer is not None and not isinstance(quantizer, InputQuantizer):
+        raise LoweringError(
+            f"{name} reads activations that are levels of a table: prepare the network with a plan "
+            "that makes them fixed point (clip = bn, relu6, range, pact or lsq)"
+        )
     if quantizer is None:
         raise LoweringError(
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "

@@ -32,6 +32,9 @@ class MobileNetV1(nn.Module):
 
     Every channel count c becomes int(c * width), but no less than 8. `small_input` is for 32-pixel
     images: the first convolution and the first strided block keep the resolution.
+    `quantization_friendly` is the separable convolution of Sheng et al. 2018 (QSM): no batch norm and
+    no ReLU between depthwise and pointwise layer. A batch norm there multiplies channels that are
+    almost constant by large factors, and one 8-bit range for the folded layer then loses the others.
 
     >>> sum(p.numel() for p in MobileNetV1().parameters())
     4231976
@@ -40,7 +43,12 @@ class MobileNetV1(nn.Module):
     input_size = 224
 
     def __init__(
-        self, num_classes: int = 1000, width: float = 1.0, *, small_input: bool = False
+        self,
+        num_classes: int = 1000,
+        width: float = 1.0,
+        *,
+        small_input: bool = False,
+        quantization_friendly: bool = False,
     ) -> None:
         super().__init__()
         if small_input:
@@ -51,7 +59,8 @@ class MobileNetV1(nn.Module):
         for i, (base, stride) in enumerate(BLOCKS):
             out_channels = scaled(base, width)
             keeps_size = small_input and i == FIRST_STRIDED
-            blocks.append(separable(channels, out_channels, 1 if keeps_size else stride))
+            stride = 1 if keeps_size else stride
+            blocks.append(separable(channels, out_channels, stride, quantization_friendly))
             channels = out_channels
         self.blocks = nn.Sequential(*blocks)
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -76,9 +85,11 @@ def scaled(channels: int, width: float) -> int:
     return max(MIN_CHANNELS, int(channels * width))
 
 
-def separable(in_channels: int, out_channels: int, stride: int) -> nn.Sequential:
-    """A 3x3 filter for each channel, then a 1x1 convolution that mixes the channels."""
+def separable(in_channels: int, out_channels: int, stride: int, bare: bool) -> nn.Sequential:
+    """A 3x3 filter for each channel, `bare` or not, then a 1x1 convolution that mixes the channels."""
     depthwise = conv_bn_relu(in_channels, in_channels, 3, stride, groups=in_channels)
+    if bare:
+        del depthwise.bn, depthwise.relu
     pointwise = conv_bn_relu(in_channels, out_channels, 1)
     return nn.Sequential(OrderedDict(depthwise=depthwise, pointwise=pointwise))
 

@@ -12,12 +12,14 @@ from dbq.plan import LayerPlan, Option
 from dbq.precision import Kind
 from dbq.quantizers.branch import BranchQuantizer
 from dbq.quantizers.fixed import FixedPointQuantizer
+from dbq.quantizers.iao import IaoQuantizer
 from dbq.quantizers.weights import WeightQuantizer
 
 # method name -> (the kind of precision it makes, its class)
 QUANTIZERS: dict[str, tuple[Kind, Callable[..., WeightQuantizer]]] = {
     "dbq": ("ternary", BranchQuantizer),
     "fixed": ("fixed", FixedPointQuantizer),
+    "iao": ("fixed", IaoQuantizer),
 }
 
 # the method meant when a plan gives only a precision

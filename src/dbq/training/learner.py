@@ -21,7 +21,7 @@ from dbq.errors import RecipeError
 from dbq.models import put_state
 from dbq.optimizer import param_groups
 from dbq.recipe import Recipe
-from dbq.schedule import TemperatureSchedule, cosine_rate, soft_quantizers
+from dbq.schedule import TemperatureSchedule, cosine_rate, set_progress, soft_quantizers
 from dbq.training.guards import explain_loss
 from dbq.training.order import derive
 from dbq.training.sync_bn import synchronise_batch_norms
@@ -78,13 +78,14 @@ class Learner:
         return self.temperature.temperature if self.temperature else None
 
     def move_to(self, epoch: float, resolution: float) -> None:
-        """Set learning rate and temperature for a moment of the run; see `cosine_rate`."""
+        """Set learning rate, temperature and progress for a moment of the run; see `cosine_rate`."""
         train = self.recipe.train
         rate = cosine_rate(epoch, train.epochs, train.rate, train.warmup, resolution)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.temperature:
             self.temperature.move_to(epoch)
+        set_progress(self.model, epoch / train.epochs)
 
     def step(self, batch: Batch, number: int) -> Tensor:
         """Train on this process's part of a batch; returns [loss summed, correct, images]."""
