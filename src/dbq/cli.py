@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from dbq.comparison_cli import compare, methods, search
 from dbq.data_cli import data_app
 from dbq.deploy_cli import bench, export, inspect, run
 from dbq.errors import DbqError
@@ -63,7 +64,7 @@ app = typer.Typer(
 
 app.command()(train)
 app.command("eval")(evaluate)
-for command in (export, inspect, run, bench):
+for command in (export, inspect, run, bench, methods, compare, search):
     app.command()(command)
 app.add_typer(recipes_app, name="recipes")
 app.add_typer(data_app, name="data")

@@ -103,6 +103,19 @@ RESNET20 = PrintedTable(
     ),
 )
 
+
+def resnet20_top1(contestant: str) -> float | None:
+    """The accuracy the paper prints for `lqnet-2B`, `dbq-1T`, `float` and so on; None if none.
+
+    >>> resnet20_top1("lqnet-2B"), resnet20_top1("twn-1T")
+    (91.8, None)
+    """
+    method, _, precision = contestant.partition("-")
+    label = {"lqnet": "LQNet", "dbq": "DBQ", "float": "FP"}.get(method, method)
+    wanted = f"{label}-{precision}" if precision else label
+    return next((float(row.top1) for row in RESNET20.rows if row.label == wanted), None)
+
+
 _DENSE = (
     "C_S: zeros are published for PW only, so FL, DW and FC are taken as dense and ours is an upper "
     "bound; 14 % zeros in DW, a value fitted to these rows, would close the gap in all of them"

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dbq.bit_search import search_plan
 from dbq.calibration import calibrate
-from dbq.data import DATASETS, Split
+from dbq.data import DATASETS, Split, load_data
 from dbq.errors import RecipeError
 from dbq.models import create_model, put_state, put_weights, read_weights
+from dbq.plan import Plan
 from dbq.preparation import prepare
 from dbq.recipe import Recipe
 from dbq.training.order import derive
@@ -98,6 +100,19 @@ def reestimate(
     chosen = torch.randperm(len(split), generator=generator)[:images]
     groups = torch.split(chosen, CALIBRATION_BATCH)
     calibrate(model, (batch.images.to(device) for batch in split.batches(groups, draw)))
+
+
+def search_bits(recipe: Recipe, images: int, budget: float, metric: str, plan: str) -> Plan:
+    """`dbq.search_plan` on a recipe's float network and some of its training images."""
+    if not recipe.plan.is_float:
+        raise RecipeError(f"recipe {recipe.name} is of a quantized network; the search needs float")
+    train_split, test_split = load_data(recipe.data, torch.device("cpu"))
+    model = quantized_network(recipe, len(test_split.classes))
+    draw = derive(recipe.train.seed, "calibration")
+    generator = torch.Generator().manual_seed(draw)
+    chosen = torch.randperm(len(train_split), generator=generator)[:images]
+    batch = next(iter(train_split.batches([chosen], draw)))
+    return search_plan(model, batch.images, budget, metric, plan)  # type: ignore[arg-type]
 
 
 def example_image(recipe: Recipe) -> Tensor:
