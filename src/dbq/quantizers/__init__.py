@@ -9,17 +9,38 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError, closest
 from dbq.plan import LayerPlan, Option
-from dbq.precision import Kind
+from dbq.precision import Kind, Precision
+from dbq.quantizers.abcnet import AbcNetQuantizer
+from dbq.quantizers.bnn import BnnQuantizer
 from dbq.quantizers.branch import BranchQuantizer
 from dbq.quantizers.fixed import FixedPointQuantizer
 from dbq.quantizers.iao import IaoQuantizer
+from dbq.quantizers.lqnet import LqNetInputQuantizer, LqNetQuantizer
+from dbq.quantizers.lsq import LsqInputQuantizer
+from dbq.quantizers.pact import PactInputQuantizer
+from dbq.quantizers.ttq import TtqQuantizer
+from dbq.quantizers.twn import TwnQuantizer
 from dbq.quantizers.weights import WeightQuantizer
+from dbq.quantizers.xnor import XnorQuantizer
 
 # method name -> (the kind of precision it makes, its class)
 QUANTIZERS: dict[str, tuple[Kind, Callable[..., WeightQuantizer]]] = {
     "dbq": ("ternary", BranchQuantizer),
     "fixed": ("fixed", FixedPointQuantizer),
     "iao": ("fixed", IaoQuantizer),
+    "lqnet": ("binary", LqNetQuantizer),
+    "abcnet": ("binary", AbcNetQuantizer),
+    "bnn": ("binary", BnnQuantizer),
+    "xnor": ("binary", XnorQuantizer),
+    "twn": ("ternary", TwnQuantizer),
+    "ttq": ("ternary", TtqQuantizer),
+}
+
+# the plan's rule for activations -> the method's quantizer of the tensor a layer reads
+INPUT_QUANTIZERS: dict[str, Callable[[Precision, bool], nn.Module]] = {
+    "pact": PactInputQuantizer,
+    "lsq": LsqInputQuantizer,
+    "lqnet": LqNetInputQuantizer,
 }
 
 # the method meant when a plan gives only a precision

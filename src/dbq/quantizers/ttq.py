@@ -1,0 +1,78 @@
+"""TTQ: trained ternary quantization (Zhu et al. 2016, "Trained Ternary Quantization").
+
+    threshold   Delta = t * max |w| over the layer, t = 0.05
+    forward     q(w) = W_p where w > Delta, -W_n where w < -Delta, else 0
+    gradient    dL/dW_p = sum of dL/dq where w > Delta
+                dL/dW_n = -sum of dL/dq where w < -Delta
+                dL/dw   = dL/dq times W_p where w > Delta, W_n where w < -Delta, 1 elsewhere
+    start       W_p, W_n = mean |w| over the weights that take them (1 if there are none)
+
+W_p and W_n are learned, one of each for a layer, as published. The publication prints the gradient
+of W_n without the minus sign, as if -W_n were the number that is learned; with the level -W_n the
+chain rule gives the minus, and only so does descent descend.
+
+We differ in two things. The publication divides the weights of a layer by their largest first;
+Delta does not depend on that, and weights of a trained network should stay what they are. And the
+start is ours: it fits the levels to the weights that will take them.
+
+Two scales need two planes of codes, {0, 1} for the positive side and {-1, 0} for the negative one:
+codes are [2, *weight.shape] and scales [K, 2] = (|W_p|, |W_n|), though the precision stays 1T. No
+weight is in both. A scale that training has made negative turns its plane round.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dbq.precision import Precision
+from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
+from dbq.quantizers.weights import check_finite, per_kernel, require_size, straight_through
+
+
+class TtqQuantizer(HardQuantizer):
+    """One ternary branch with a learned scale for each sign.
+
+    >>> quantizer = TtqQuantizer(Precision("ternary", 1), kernels=1)
+    >>> weight = torch.tensor([[-2.0, 0.05, 0.5, 1.0]])
+    >>> quantizer.initialise(weight)
+    >>> quantizer.eval()(weight).detach()
+    tensor([[-2.0000,  0.0000,  0.7500,  0.7500]])
+    """
+
+    def __init__(self, precision: Precision, kernels: int, threshold: float = 0.05) -> None:
+        super().__init__(precision)
+        require_size("ttq", precision, 1)
+        require_within("ttq", "threshold", threshold, 0, 1)
+        self.kernels, self.threshold = kernels, threshold
+        self.W_p = nn.Parameter(torch.ones(1))
+        self.W_n = nn.Parameter(torch.ones(1))
+
+    @torch.no_grad()
+    def initialise(self, weight: Tensor) -> None:
+        check_finite(weight)
+        rows = working_rows(weight)
+        for scale, plane in zip((self.W_p, self.W_n), self._planes(rows), strict=True):
+            count = plane.abs().sum()
+            scale.fill_(float((rows * plane).sum() / count) if count else 1.0)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        rows = working_rows(weight)
+        planes, scales = self._planes(rows), self._scales(rows)
+        hard = compose(planes, scales.detach(), weight)
+        planes, coefficients = planes.to(weight.dtype), scales.to(weight.dtype).T.unsqueeze(2)
+        slope = 1 + ((coefficients.detach() - 1) * planes.abs()).sum(0)
+        # Linear in the weight and in both scales, so that their gradients are those above.
+        soft = per_kernel(weight) * slope + (coefficients * planes).sum(0)
+        return straight_through(soft.reshape(weight.shape), hard)
+
+    def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self._planes(rows), self._scales(rows).detach()
+
+    def _scales(self, rows: Tensor) -> Tensor:
+        return torch.stack([self.W_p, self.W_n], 1).to(rows.dtype)  # 1 x 2
+
+    def _planes(self, rows: Tensor) -> Tensor:
+        """2 x K x D: 1 where W_p is taken, and -1 where W_n is."""
+        delta = self.threshold * rows.abs().max()
+        return torch.stack([(rows > delta).to(rows.dtype), -(rows < -delta).to(rows.dtype)])
