@@ -16,10 +16,14 @@ from dbq.quantizers.branch import BranchQuantizer
 from dbq.quantizers.fixed import FixedPointQuantizer
 from dbq.quantizers.iao import IaoQuantizer
 from dbq.quantizers.lqnet import LqNetInputQuantizer, LqNetQuantizer
-from dbq.quantizers.lsq import LsqInputQuantizer
+from dbq.quantizers.lsq import LsqInputQuantizer, LsqQuantizer
+from dbq.quantizers.mixed import MixedQuantizer
 from dbq.quantizers.pact import PactInputQuantizer
+from dbq.quantizers.qnet import QNetQuantizer
+from dbq.quantizers.rq import RelaxedQuantizer
 from dbq.quantizers.ttq import TtqQuantizer
 from dbq.quantizers.twn import TwnQuantizer
+from dbq.quantizers.uniq import UniqQuantizer
 from dbq.quantizers.weights import WeightQuantizer
 from dbq.quantizers.xnor import XnorQuantizer
 
@@ -34,6 +38,11 @@ QUANTIZERS: dict[str, tuple[Kind, Callable[..., WeightQuantizer]]] = {
     "xnor": ("binary", XnorQuantizer),
     "twn": ("ternary", TwnQuantizer),
     "ttq": ("ternary", TtqQuantizer),
+    "lsq": ("fixed", LsqQuantizer),
+    "qnet": ("ternary", QNetQuantizer),
+    "rq": ("fixed", RelaxedQuantizer),
+    "mixed": ("fixed", MixedQuantizer),
+    "uniq": ("fixed", UniqQuantizer),
 }
 
 # the plan's rule for activations -> the method's quantizer of the tensor a layer reads
