@@ -21,6 +21,7 @@ def draw(comparison: Comparison, path: Path) -> Path:
     except ImportError:
         raise DbqError("drawing needs matplotlib: pip install 'dbq[plots]'") from None
     matplotlib.use("agg")
+    matplotlib.rcParams["svg.hashsalt"] = "dbq"  # the same figure is the same file
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(METRICS), figsize=(11, 5), sharey=True)

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from dbq.activations import InputQuantizer, RunningClip
 from dbq.errors import LayerError, WeightsError
 from dbq.quantizers.weights import WeightQuantizer
 
@@ -22,7 +21,7 @@ class _QuantizedLayer(nn.Module):
 
     weight: Tensor
     weight_quantizer: WeightQuantizer | None
-    input_quantizer: InputQuantizer | None
+    input_quantizer: nn.Module | None
 
     def quantized_weight(self) -> Tensor:
         """The weight the layer computes with: soft in train(), hard in eval()."""
@@ -57,7 +56,7 @@ class _QuantizedLayer(nn.Module):
                 except WeightsError as error:
                     raise WeightsError(f"layer {prefix[:-1]}: {error}") from None
             for module in child.modules():
-                if isinstance(module, RunningClip):
+                if hasattr(module, "reset"):  # a range, or what a method learned of the tensor
                     module.reset()
             state_dict.update(child.state_dict(prefix=child_prefix))
 
@@ -108,7 +107,7 @@ def why_not_quantizable(module: nn.Module) -> str | None:
 def quantize_layer(
     module: nn.Module,
     weight_quantizer: WeightQuantizer | None,
-    input_quantizer: InputQuantizer | None,
+    input_quantizer: nn.Module | None,
 ) -> None:
     """Turn a Conv2d or Linear into its quantized class, in place.
 

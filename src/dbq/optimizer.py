@@ -6,13 +6,12 @@ from typing import Any
 
 from torch import nn
 
-from dbq.quantizers.weights import WeightQuantizer
-
 
 def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups for any torch optimizer: network parameters, and quantizer parameters undecayed.
 
-    Decay pulls weights towards zero; thresholds and scales have no reason to go there.
+    Decay pulls weights towards zero; thresholds and scales have no reason to go there. Clips that a
+    method wants to be decayed (PACT's) are.
 
     >>> from dbq.preparation import prepare
     >>> import torch
@@ -23,8 +22,9 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """
     of_quantizers = {
         id(parameter)
-        for module in model.modules()
-        if isinstance(module, WeightQuantizer)
+        for name, module in model.named_modules()
+        if name.endswith(("weight_quantizer", "input_quantizer"))
+        and not getattr(module, "decayed", False)
         for parameter in module.parameters()
     }
     network = [p for p in model.parameters() if id(p) not in of_quantizers]

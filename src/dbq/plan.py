@@ -20,7 +20,7 @@ from dbq.precision import FLOAT, Kind, Precision
 from dbq.toml import quote, toml_value
 
 Role = Literal["first", "last", "depthwise", "pointwise", "conv"]
-Clip = Literal["bn", "relu6", "range"]
+Clip = Literal["bn", "relu6", "range", "pact", "lsq", "lqnet"]
 Option = str | int | float | bool
 
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -78,8 +78,9 @@ class Plan:
     """Precision by layer name, pattern, role, or default, and the clipping rule of activations.
 
     `clip` is the rule for tensors behind a batch norm: `bn` clips at max(beta + k|gamma|), `relu6`
-    at 6, `range` at a running range. Tensors without a batch norm in front use `range` under every
-    rule. Patterns are shell patterns over full layer names; of two that match, the later wins.
+    at 6, `range` at a running range. Tensors without a batch norm in front use `range` under these
+    rules. `pact`, `lsq` and `lqnet` are those methods' own quantizers, for every tensor but the
+    image. Patterns are shell patterns over full layer names; of two that match, the later wins.
 
     >>> plan = Plan("mine", roles={"pointwise": LayerPlan.of("2T", 8)})
     >>> plan.choose("features.3.pw", "pointwise").weight
@@ -244,13 +245,15 @@ def load_plan(plan: Plan | str | Path) -> Plan:
     return Plan.from_toml(text, source=str(path))
 
 
-def uniform_plan(name: str, weight: str | int, input: str | int, clip: Clip = "bn") -> Plan:
-    """The same precision for every layer.
+def uniform_plan(
+    name: str, weight: str | int, input: str | int, clip: Clip = "bn", method: str = ""
+) -> Plan:
+    """The same precision, by the same method, for every layer.
 
     >>> uniform_plan("rq-5", 5, 5).choose("conv1", "first")
     LayerPlan(weight=5b, input=5b)
     """
-    return Plan(name, default=LayerPlan.of(weight, input), clip=clip)
+    return Plan(name, default=LayerPlan.of(weight, input, method), clip=clip)
 
 
 def _by_role(
@@ -287,6 +290,14 @@ def _shipped() -> dict[str, Plan]:
         Plan("resnet-2t", default=of("2T"), roles={"first": fp, "last": fp}),
         Plan("resnet-1t-a8", default=of("1T", 8), roles={"first": fx8, "last": fx8}),
         Plan("resnet-2t-a8", default=of("2T", 8), roles={"first": fx8, "last": fx8}),
+        # Other systems in the paper's tables: LQ-Net on ResNet-20, the rest on MobileNetV1.
+        *(
+            Plan(f"lqnet-{b}b", of(f"{b}B", method="lqnet"), roles={"first": fp, "last": fp})
+            for b in (1, 2, 3)
+        ),
+        uniform_plan("iao", 8, 8, "range", "iao"),
+        *(uniform_plan(f"uniq-{b}", b, 8, "range", "uniq") for b in (4, 5, 8)),
+        *(uniform_plan(f"rq-{b}", b, b, "range", "rq") for b in (5, 6)),
     ]
     return {plan.name: plan for plan in plans}
 

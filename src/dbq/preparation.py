@@ -16,8 +16,8 @@ from dbq.activations import BatchNorm, BatchNormClip, ConstantClip, InputQuantiz
 from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
 from dbq.graph import UNKNOWN, Source, batch_norms_behind, input_sources, trace
 from dbq.layers import QuantLayer, quantize_layer, why_not_quantizable
-from dbq.plan import LayerPlan, Plan, load_plan
-from dbq.quantizers import weight_quantizer
+from dbq.plan import LayerPlan, Plan, Role, load_plan
+from dbq.quantizers import INPUT_QUANTIZERS, weight_quantizer
 from dbq.quantizers.weights import WeightQuantizer
 from dbq.roles import LayerCall, WeightLayer, layer_calls
 from dbq.text import as_text, plain_table
@@ -86,7 +86,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
             for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name))
         except DbqError as error:
             raise type(error)(f"layer {call.name}: {error}") from None
-        for_input = _input_quantizer(chosen, source, plan)
+        for_input = _input_quantizer(chosen, call.role, source, plan)
         if for_input is not None:
             for_input.to(call.module.weight.device)
         made.append((call, chosen, source, for_weight, for_input))
@@ -102,7 +102,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     for call, chosen, source, for_weight, for_input in made:
         if not chosen.is_float:
             quantize_layer(call.module, for_weight, for_input)
-        rows.append(_row(call, chosen, source, for_weight, for_input))
+        rows.append(_row(call, chosen, source, for_weight, for_input, plan))
     return Summary(plan.name, tuple(rows), tuple(notes))
 
 
@@ -161,9 +161,11 @@ def _neighbours(
         return {}, {}
 
 
-def _input_quantizer(chosen: LayerPlan, source: Source, plan: Plan) -> InputQuantizer | None:
+def _input_quantizer(chosen: LayerPlan, role: Role, source: Source, plan: Plan) -> nn.Module | None:
     if chosen.input.is_float:
         return None
+    if plan.clip in INPUT_QUANTIZERS and role != "first":
+        return INPUT_QUANTIZERS[plan.clip](chosen.input, source.signed)
     clip: nn.Module = RunningClip()
     if source.batch_norm is not None and plan.clip == "bn":
         clip = BatchNormClip(source.batch_norm[1], plan.k, source.signed, source.cap)
@@ -177,7 +179,8 @@ def _row(
     chosen: LayerPlan,
     source: Source,
     for_weight: WeightQuantizer | None,
-    for_input: InputQuantizer | None,
+    for_input: nn.Module | None,
+    plan: Plan,
 ) -> PreparedLayer:
     weight = call.module.weight.detach()
     method = f" {chosen.method}" if chosen.method else ""
@@ -187,15 +190,17 @@ def _row(
         shape=tuple(weight.shape),
         weight=f"{chosen.weight}{method}",
         input=str(chosen.input),
-        clip=_clip_label(for_input, source),
+        clip=_clip_label(for_input, source, plan),
         weight_error=None if for_weight is None else weight_error(for_weight, weight),
     )
 
 
-def _clip_label(quantizer: InputQuantizer | None, source: Source) -> str:
+def _clip_label(quantizer: nn.Module | None, source: Source, plan: Plan) -> str:
     if quantizer is None:
         return ""
     sign = "±" if quantizer.signed else ""
+    if type(quantizer) is not InputQuantizer:
+        return f"{sign}{plan.clip}"
     if isinstance(quantizer.clip, BatchNormClip):
         assert source.batch_norm is not None
         return f"{sign}bn {source.batch_norm[0]}"

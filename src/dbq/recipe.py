@@ -82,6 +82,8 @@ class ExtraOptions:
     label_smoothing: float = 0.0
     ema: float = 0.0  # decay of an average of the weights, which is then what is tested and kept
     reestimate: int = 0  # training images for re-estimating batch norms after the last step
+    size: float = 0.0  # bits a weight that layers with learned precision may take; 0 is no limit
+    size_penalty: float = 1.0  # what a bit too many costs, squared, beside the loss
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ class Recipe:
             "extra.label_smoothing": 0 <= extra.label_smoothing < 1,
             "extra.ema": 0 <= extra.ema < 1,
             "extra.reestimate": extra.reestimate >= 0,
+            "extra.size": extra.size == 0 or extra.size >= 2,
+            "extra.size_penalty": extra.size_penalty >= 0,
             "quantize.calibrate": self.quantize.calibrate >= 0,
             "data.workers": self.data.workers >= 0,
             "machine.checkpoint_minutes": self.machine.checkpoint_minutes >= 0,

@@ -64,7 +64,7 @@ def test_each_contestant_is_an_ordinary_run(
 def test_costs_are_those_of_the_precision(found: tuple[Comparison, Path]) -> None:
     entries = {entry.name: entry for entry in found[0].entries}
     net = create_model("resnet20", num_classes=10)
-    one_branch = plan_cost(net, torch.zeros(1, 3, 32, 32), "resnet-1t").total
+    one_branch = plan_cost(net, torch.zeros(1, 3, 8, 8), "resnet-1t").total
     for name in ("twn-1T", "dbq-1T"):
         cost = entries[name].cost
         assert (cost.C_C, cost.C_R, cost.C_M) == (one_branch.C_C, one_branch.C_R, one_branch.C_M)
@@ -122,8 +122,9 @@ def test_a_run_that_breaks_does_not_stop_the_others(base: Recipe, tmp_path: Path
     wild = load_recipe(base_file(base, tmp_path), ["train.rate=1e8"])
     with single_thread():
         comparison = compare(wild, [Contestant("twn", "1T"), Contestant("float")], tmp_path / "out")
-    assert set(comparison.failed) == {"twn-1T", "float"}
-    assert "not finite" in comparison.failed["float"]
+    # Batch norm makes the float network indifferent to how large its weights become.
+    assert [entry.name for entry in comparison.entries] == ["float"]
+    assert "not finite" in comparison.failed["twn-1T"]
     assert "twn-1T failed: " in str(comparison)
 
 
@@ -136,7 +137,7 @@ def base_file(base: Recipe, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("twm", "no method 'twm'; did you mean twn"),
+        ("twm", "no method 'twm'; closest: twn"),
         ("dbq", "expected dbq:1T or dbq:2T or dbq:3T"),
         ("dbq:4b", "expected dbq:1T or dbq:2T or dbq:3T"),
         ("float:8b", "no method 'float'"),

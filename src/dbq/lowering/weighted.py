@@ -137,7 +137,8 @@ def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "
             f"{PLANS}"
         )
-    if isinstance(quantizer.clip, RunningClip) and not quantizer.clip.limit > 0:
+    unseen = isinstance(quantizer.clip, RunningClip) and not quantizer.clip.limit > 0
+    if unseen or not getattr(quantizer, "initialised", True):
         raise LoweringError(
             f"{name} has seen no data, so the range of its input is not known: train the network, "
             "or call dbq.calibrate(model, batches)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dbq.plan import FLOAT_LAYER, PLANS, LayerPlan, Plan, uniform_plan
+from dbq.plan import PLANS, Plan
 
 NOT_GIVEN = "/"  # the paper's own mark
 
@@ -76,11 +76,6 @@ STORAGE: dict[str, tuple[str, str, str]] = {  # top-1, weights, activations
 }
 
 
-def _lq_net(branches: int) -> Plan:
-    roles = {"first": FLOAT_LAYER, "last": FLOAT_LAYER}
-    return Plan(f"lqnet-{branches}b", default=LayerPlan.of(f"{branches}B"), roles=roles)  # type: ignore[arg-type]
-
-
 def _resnet(label: str, top1: str, figures: tuple[str, str, str, str], plan: Plan) -> Printed:
     """Weights in ternary branches have zeros the paper does not count out; others have none."""
     ternary = plan.default.weight.kind == "ternary"
@@ -94,9 +89,9 @@ RESNET20 = PrintedTable(
     bits=6,
     rows=(
         _resnet("FP (LQ-Net's)", "92.10", ("23.73", "23.73", "14.63", "8.63"), PLANS["fp"]),
-        _resnet("LQNet-1B", "90.10", ("1.60", "1.60", "6.34", "0.35"), _lq_net(1)),
-        _resnet("LQNet-2B", "91.80", ("2.83", "2.83", "6.61", "0.61"), _lq_net(2)),
-        _resnet("LQNet-3B", "92.00", ("4.07", "4.07", "6.88", "0.88"), _lq_net(3)),
+        _resnet("LQNet-1B", "90.10", ("1.60", "1.60", "6.34", "0.35"), PLANS["lqnet-1b"]),
+        _resnet("LQNet-2B", "91.80", ("2.83", "2.83", "6.61", "0.61"), PLANS["lqnet-2b"]),
+        _resnet("LQNet-3B", "92.00", ("4.07", "4.07", "6.88", "0.88"), PLANS["lqnet-3b"]),
         _resnet("FP", "92.00", ("23.73", "23.73", "14.63", "8.63"), PLANS["fp"]),
         _resnet("DBQ-1T", "91.06", ("1.60", "0.92", "6.61", "0.61"), PLANS["resnet-1t"]),
         _resnet("DBQ-2T", "91.93", ("2.83", "1.79", "7.15", "1.15"), PLANS["resnet-2t"]),
@@ -161,11 +156,10 @@ _HAQ = "not recomputable: per-layer bits not published"
 
 
 def _fixed(
-    label: str, top1: str, C_C: str, C_R: str, C_M: str, bits: tuple[int, int], fold: bool = False
+    label: str, top1: str, C_C: str, C_R: str, C_M: str, plan: str, fold: bool = False
 ) -> Printed:
-    """A fixed-point network of others; `bits` of weights and activations."""
-    plan = uniform_plan(label, *bits)
-    return Printed(label, top1, (C_C, NOT_GIVEN, C_R, C_M), plan, fold_bn=fold)
+    """A fixed-point network of others."""
+    return Printed(label, top1, (C_C, NOT_GIVEN, C_R, C_M), PLANS[plan], fold_bn=fold)
 
 
 COMPARISON = PrintedTable(
@@ -174,13 +168,13 @@ COMPARISON = PrintedTable(
     adders=10,
     bits=7,
     rows=(
-        _fixed("IAO* 8b/8b", "69.00", "4.97", "7.49", "3.37", (8, 8), fold=True),
-        _fixed("UNIQ 5b/8b", "67.50", "3.70", "6.29", "2.18", (5, 8)),
-        _fixed("UNIQ 4b/8b", "66.00", "3.19", "5.87", "1.76", (4, 8)),
-        _fixed("UNIQ 8b/8b", "68.25", "5.24", "7.56", "3.44", (8, 8)),
-        _fixed("QSM* 8b/8b", "68.03", "4.97", "7.49", "3.37", (8, 8), fold=True),
-        _fixed("RQ 5b/5b", "61.50", "2.68", "4.75", "2.18", (5, 5)),
-        _fixed("RQ 6b/6b", "67.50", "3.42", "5.69", "2.60", (6, 6)),
+        _fixed("IAO* 8b/8b", "69.00", "4.97", "7.49", "3.37", "iao", fold=True),
+        _fixed("UNIQ 5b/8b", "67.50", "3.70", "6.29", "2.18", "uniq-5"),
+        _fixed("UNIQ 4b/8b", "66.00", "3.19", "5.87", "1.76", "uniq-4"),
+        _fixed("UNIQ 8b/8b", "68.25", "5.24", "7.56", "3.44", "uniq-8"),
+        _fixed("QSM* 8b/8b", "68.03", "4.97", "7.49", "3.37", "fx8-2", fold=True),
+        _fixed("RQ 5b/5b", "61.50", "2.68", "4.75", "2.18", "rq-5"),
+        _fixed("RQ 6b/6b", "67.50", "3.42", "5.69", "2.60", "rq-6"),
         Printed("HAQ cloud", "65.33-71.20", ("2.73", NOT_GIVEN, "5.09", "3.12"), None, note=_HAQ),
         Printed("HAQ edge", "67.40-71.20", ("4.06", NOT_GIVEN, "5.87", "2.49"), None, note=_HAQ),
         Printed("FX8", "71.86", _FX8, PLANS["fx8-3"], "FX8", note=_DENSE),

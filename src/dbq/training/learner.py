@@ -20,6 +20,7 @@ from dbq.data.split import Batch
 from dbq.errors import RecipeError
 from dbq.models import put_state
 from dbq.optimizer import param_groups
+from dbq.quantizers.mixed import size_penalty
 from dbq.recipe import Recipe
 from dbq.schedule import TemperatureSchedule, cosine_rate, set_progress, soft_quantizers
 from dbq.training.guards import explain_loss
@@ -46,6 +47,8 @@ class Learner:
             synchronise_batch_norms(model)
         self.watchful = world.device.type == "cpu"  # a GPU would have to be waited for
         self.average = _moving_average(model, recipe.extra.ema) if recipe.extra.ema else None
+        if recipe.extra.size:
+            self._oversize()  # is there anything to limit?
         groups = param_groups(model, train.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=train.rate, momentum=train.momentum)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=machine.precision == "fp16")
@@ -134,7 +137,18 @@ class Learner:
             # times blur^2: gradients of the two terms then have the same size (Hinton 2015)
             imitation = F.cross_entropy(logits / blur, soft_labels) * blur**2
             loss = (1 - extra.distill) * loss + extra.distill * imitation
+        if extra.size:
+            loss = loss + extra.size_penalty * self._oversize()
         return loss, logits
+
+    def _oversize(self) -> Tensor:
+        penalty = size_penalty(self.model, self.recipe.extra.size)
+        if penalty is None:
+            raise RecipeError(
+                "extra.size limits layers whose precision is learned, and there are none: choose the "
+                "method mixed, or leave it out"
+            )
+        return penalty
 
     def _forward(self, x: Tensor) -> Tensor:
         try:
