@@ -97,10 +97,10 @@ def test_the_figure_names_everyone(found: tuple[Comparison, Path], tmp_path: Pat
 
 
 class _Slow(FixedPointQuantizer):
-    """Fixed point that takes its time: 4 ms in each of ResNet-20's 18 branched layers."""
+    """Fixed point that takes its time: 20 ms in each of ResNet-20's 18 branched layers."""
 
     def forward(self, weight: Tensor) -> Tensor:
-        time.sleep(0.004)
+        time.sleep(0.02)
         return super().forward(weight)
 
 
@@ -113,9 +113,9 @@ def test_step_times_are_relative_to_float(base: Recipe, monkeypatch: pytest.Monk
         start = time.perf_counter()
         assert set(step_ratios(base, [], rounds=1)) == {"float"}
         seconds = time.perf_counter() - start
-    # The pauses are 72 ms of a step; a float step is less than the time of two steps and loading.
-    assert ratios["slow-8b"] - ratios["fixed-8b"] > 0.25 * 0.072 / seconds
-    assert ratios["slow-8b"] > ratios["fixed-8b"]
+    # The pauses are 360 ms of a step; a float step is less than half of two steps and loading. Half
+    # of what this comes to is left for a machine that is busy with other things.
+    assert ratios["slow-8b"] - ratios["fixed-8b"] > 0.5 * 0.36 / (seconds / 2)
 
 
 def test_a_run_that_breaks_does_not_stop_the_others(base: Recipe, tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""The methods of the paper's tables side by side on CIFAR-10: results/comparison_*.json, *.svg.
+
+python benchmarks/comparison.py NAME --data DIR --weights FILE [--only METHODS] [--rounds N]
+
+NAME is resnet20 (weights only, as in the paper's Table 2) or mobilenet_v1 (pointwise layers, all else
+8 bit). Finished runs below --runs are kept and unfinished ones resumed, so two of it may train different
+methods side by side; called without --only it then finds everything done and writes the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine import RESULTS, save
+
+from dbq.comparison import compare, parse_all
+from dbq.comparison_figure import draw
+from dbq.recipe import Recipe, load_recipe
+from dbq.training.run import train
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe, who takes part, and the recipe of the float network they start from, if not given."""
+
+    recipe: str
+    methods: str
+    float_recipe: tuple[str, ...] = ()
+
+
+CASES = {
+    "resnet20": Case(
+        "resnet20-compare",
+        "float,xnor,twn,ttq,qnet:1T,lqnet:1B,lqnet:2B,lqnet:3B,abcnet:3B,lsq:2b,lsq:4b,uniq:4b,"
+        "dbq:1T,dbq:2T",
+    ),
+    "mobilenet_v1": Case(
+        "mobilenet_v1-cifar10-compare",
+        "float,twn,ttq,lqnet:2B,lsq:2b,dbq:1T,dbq:2T",
+        ("mobilenet_v1-cifar10-fp", "model.width=0.5", "train.epochs=4"),
+    ),
+}
+# The float ResNet-20 was trained with these; its successors read what it read.
+NORMALISATION = ("data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]")
+
+
+def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
+    """The recipe with its data and weights, these trained first if need be."""
+    data = f"data.directory={arguments.data}"
+    if not case.float_recipe:
+        return load_recipe(
+            case.recipe, [data, f"model.weights={arguments.weights}", *NORMALISATION]
+        )
+    name, *overrides = case.float_recipe
+    out = arguments.runs / name
+    train(load_recipe(name, [data, *overrides]), out, resume=True)
+    return load_recipe(case.recipe, [data, f"model.weights={out}"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("name", choices=CASES)
+    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
+    parser.add_argument("--weights", default="../shared/data/resnet20-cifar10-fp.safetensors")
+    parser.add_argument("--runs", type=Path, default=Path("runs/comparison"))
+    parser.add_argument("--only", help="only train these methods, and write no results")
+    parser.add_argument(
+        "--rounds", type=int, default=0, help="steps to time; wants a quiet machine"
+    )
+    arguments = parser.parse_args()
+    case, out = CASES[arguments.name], arguments.runs / arguments.name
+    base = recipe_of(case, arguments)
+    methods = list(parse_all(arguments.only or case.methods))
+    found = compare(base, methods, out, rounds=arguments.rounds)
+    print(found)
+    if arguments.only:
+        return
+    facts = found.to_json()
+    del facts["machine"]  # `save` says it
+    command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])
+    path = save(f"comparison_{arguments.name}", command, methods=case.methods, **facts)
+    print(path, draw(found, RESULTS / f"comparison_{arguments.name}.svg"))
+    if found.failed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
