@@ -34,6 +34,8 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 results: $(READY)         ## all real trainings on CIFAR-10: hours; can be stopped and goes on
 	$(BIN)/python benchmarks/cifar10.py
 	$(BIN)/python benchmarks/deployed.py
+	$(BIN)/python benchmarks/comparison.py resnet20 --rounds 20
+	$(BIN)/python benchmarks/comparison.py mobilenet_v1 --rounds 20
 	$(BIN)/python benchmarks/pages.py
 
 clean:

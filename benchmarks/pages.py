@@ -1,4 +1,4 @@
-"""Write what results/ says into README.md, docs/results.md and docs/engine.md.
+"""Write what results/ says into README.md, docs/results.md, docs/comparison.md and docs/engine.md.
 
 python benchmarks/pages.py [--check]
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from comparison_page import comparison_page, summary_section
 from engine_page import deployed_table, engine_page, machine_line, speed_table
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +40,13 @@ Row = dict[str, Any]
 def result(name: str) -> dict[str, Any]:
     data: dict[str, Any] = json.loads((ROOT / "results" / f"{name}.json").read_text())
     return data
+
+
+def comparisons() -> dict[str, dict[str, Any]]:
+    """The comparisons that were made, by network."""
+    names = ("resnet20", "mobilenet_v1")
+    made = [name for name in names if (ROOT / "results" / f"comparison_{name}.json").exists()]
+    return {name: result(f"comparison_{name}") for name in made}
 
 
 def of_group(rows: list[Row], group: str) -> dict[str, list[Row]]:
@@ -111,6 +119,7 @@ def readme_section() -> str:
     lines = [
         *deployment_section(),
         *training_section(),
+        *summary_section(comparisons()),
         "The same network, quantized and *not trained*:",
         "",
         "| plan | initialisation | relative weight error | quantized | + `calibrate`, 2,000 images "
@@ -226,6 +235,7 @@ def main() -> None:
     pages = {
         readme: before + BEGIN + readme_section() + END + after,
         ROOT / "docs" / "results.md": results_page(),
+        ROOT / "docs" / "comparison.md": comparison_page(comparisons()),
         ROOT / "docs" / "engine.md": engine_page(result("engine"), result("deployed")),
     }
     for path, text in pages.items():
