@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from threading import Barrier, get_ident
 
 import numpy as np
 import pytest
@@ -206,17 +208,31 @@ def test_before_a_batch_the_basis_is_that_of_the_tensor() -> None:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_processes_add_up_their_equations(monkeypatch: pytest.MonkeyPatch, signed: bool) -> None:
-    """Two processes with the same batch, both of them us: the same basis as alone."""
-    alone, shared = (LqNetInputQuantizer(Precision("fixed", 3), signed).train() for _ in range(2))
-    batches = [tensor_for(signed, 4, 50) for _ in range(2)]
-    for x in batches:
-        alone(x)
+def test_processes_have_one_basis(monkeypatch: pytest.MonkeyPatch, signed: bool) -> None:
+    """Two halves of a batch in two threads that meet to add: the basis of the whole batch."""
+    meeting, brought = Barrier(2), {}
+
+    def all_reduce(sums: Tensor) -> None:
+        brought[get_ident()] = sums.clone()
+        meeting.wait()
+        total = sum(brought.values())
+        meeting.wait()
+        sums.copy_(total)
+
+    def train(batches: list[Tensor]) -> Tensor:
+        quantizer = LqNetInputQuantizer(Precision("fixed", 3), signed).train().double()
+        for x in batches:
+            quantizer(x)
+        return quantizer.basis
+
+    batches = [tensor_for(signed, 2, 4, 50).double() * scale for scale in (1.0, 1.5)]
+    whole = train(batches)
     monkeypatch.setattr(lqnet.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(lqnet.dist, "all_reduce", lambda sums: sums.mul_(2))
-    for x in batches:
-        shared(x)
-    assert torch.equal(alone.basis, shared.basis)  # twice everything: exact in binary
+    monkeypatch.setattr(lqnet.dist, "all_reduce", all_reduce)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(train, ([x[half] for x in batches] for half in (0, 1)))
+    assert torch.equal(first, second)
+    assert torch.allclose(first, whole, rtol=1e-10)  # sums of 400 doubles in another order
 
 
 def test_activations_resume() -> None:

@@ -39,6 +39,11 @@ def test_values(factor: float, per_channel: bool) -> None:
         assert math.isclose(ours, theirs, rel_tol=1e-14)  # a mean of 60 doubles in another order
 
 
+def test_a_weight_at_the_threshold_is_zero() -> None:
+    w = torch.tensor([[1.0, -1.0, 1.0, -1.0]])
+    assert not TwnQuantizer(TERNARY, 1, factor=1.0)(w).any()
+
+
 def test_gradient_is_straight_through() -> None:
     w, G = torch.randn(4, 9), torch.randn(4, 9)
     assert torch.equal(gradients(TwnQuantizer(TERNARY, 4), w, G)[0], G)
