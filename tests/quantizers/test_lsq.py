@@ -157,6 +157,7 @@ def test_inputs_learn_a_step_from_the_first_training_batch(bits: int, signed: bo
     assert math.isclose(quantizer.step.grad.item(), wanted * g, rel_tol=1e-10)
 
     other = 3 * x.detach()
+    quantizer(other)
     assert quantizer.scale(other).item() == step, "later batches do not move it"
     assert quantizer.scale(torch.zeros(1)).item() == step
     quantizer.reset()

@@ -88,3 +88,5 @@ def test_state_and_half_precision() -> None:
     assert torch.equal(fresh(x), quantizer(x))
     half = x.bfloat16()
     assert torch.equal(quantizer(half), quantizer(half.float()).bfloat16())
+    quantizer.clip.reset()
+    assert quantizer.clip.alpha.item() == INITIAL_CLIP

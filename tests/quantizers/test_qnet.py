@@ -115,6 +115,7 @@ def test_edge_cases_and_state() -> None:
     quantizer, other = made(w, 2), made(3 * w, 2)
     quantizer.temperature.fill_(3.0)
     assert_resumes(quantizer, other, w)
+    assert set(quantizer.state_dict()) == {"alpha", "beta", "thresholds", "temperature"}
     quantizer.alpha.data.neg_()
     assert torch.equal(assert_exact(quantizer, w), other.eval()(w)), "only the size of alpha counts"
     w[1, 2] = torch.nan

@@ -16,8 +16,8 @@ activations at the first batch seen in train(). Until then, each tensor has the 
 Weights have Q_N = 2^(b-1), Q_P = 2^(b-1) - 1; activations Q_N = 0, Q_P = 2^b - 1 after a ReLU.
 Where we differ:
 - 8-bit weights have Q_N = 127, because the engine's codes are symmetric. At fewer bits they are as
-  published, and the engine refuses the code -2^(b-1); with the option `symmetric`, Q_N = Q_P and the
-  layer deploys. Signed activations are always symmetric, as in dbq.activations.
+  published, and the code -2^(b-1) costs a deployed layer one bit more; the option `symmetric`, Q_N =
+  Q_P, saves it. Signed activations are always symmetric, as in dbq.activations.
 - A step that training pushed to zero or below counts by its size, at least 1e-12.
 - One step a layer, as published; `per_channel` gives each output kernel its own.
 """

@@ -45,6 +45,11 @@ class LearnedClip(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.limit().detach()
 
+    @torch.no_grad()
+    def reset(self) -> None:
+        """Begin again: the weights in front are new."""
+        self.alpha.fill_(INITIAL_CLIP)
+
     def extra_repr(self) -> str:
         return f"{float(self.limit().detach()):g}"
 
