@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from dbq.activations import BatchNorm, RunningClip
 from dbq.errors import DbqError
+from dbq.quantizers.lqnet import LqNetInputQuantizer
+from dbq.quantizers.lsq import LsqInputQuantizer
 from dbq.roles import evaluating
 
 
@@ -33,7 +35,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
     if isinstance(batches, Tensor):
         raise DbqError("calibrate takes batches, not one tensor: give a list of them, [images]")
     norms = [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]
-    clips = [m for m in model.modules() if isinstance(m, RunningClip)]
+    clips = [m for m in model.modules() if isinstance(m, RunningClip | LqNetInputQuantizer)]
+    steps = [m for m in model.modules() if isinstance(m, LsqInputQuantizer)]
     before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *clips)]
     count = 0
     try:
@@ -45,6 +48,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
             for clip in clips:
                 clip.reset()
                 clip.train()
+            for step in steps:
+                step.train()  # the first batch gives a step to those that have none
             for count, batch in enumerate(batches, start=1):
                 for clip in clips:
                     clip.momentum = 1 / count  # a plain average here too
@@ -64,6 +69,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
 
 
 def _reached(module: nn.Module) -> bool:
+    if isinstance(module, LqNetInputQuantizer):
+        return bool(module.basis.any())
     seen = module.limit if isinstance(module, RunningClip) else module.num_batches_tracked
     return bool(seen > 0)  # type: ignore[operator]
 

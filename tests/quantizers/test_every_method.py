@@ -175,6 +175,10 @@ def test_rules_for_activations_train_and_are_resumed(rule: str) -> None:
     other = made()
     other.load_state_dict(copy.deepcopy(net.state_dict()))
     assert step(net, 9) == step(other, 9)
+    calibrated = made()
+    dbq.calibrate(calibrated, [IMAGES[:8], IMAGES[8:]])
+    known = calibrated[3].input_quantizer.state_dict()
+    assert all(value.any() for value in known.values()), "seen without being trained"
     if rule == "lqnet":
         with pytest.raises(LoweringError, match="levels of a table"):
             dbq.lower(net, IMAGES)
