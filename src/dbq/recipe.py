@@ -83,7 +83,7 @@ class ExtraOptions:
     ema: float = 0.0  # decay of an average of the weights, which is then what is tested and kept
     reestimate: int = 0  # training images for re-estimating batch norms after the last step
     size: float = 0.0  # bits a weight that layers with learned precision may take; 0 is no limit
-    size_penalty: float = 1.0  # what a bit too many costs, squared, beside the loss
+    size_penalty: float = 1e-3  # what a bit too many costs, squared, beside the loss
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def recipe(*overrides: str) -> Recipe:
     return load_recipe("digits-2t", [*fixed, *overrides])
 
 
-def network(norm: bool = True, plan: str = "dbq-2t-1") -> nn.Sequential:
+def network(norm: bool = True, plan: dbq.Plan | str = "dbq-2t-1") -> nn.Sequential:
     torch.manual_seed(8)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8) if norm else nn.Identity(), nn.ReLU(),
@@ -210,3 +210,32 @@ def test_devices() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RecipeError, match="torch sees 0 GPUs"):
             choose_device("cuda")
+
+
+MIXED = dbq.Plan("mixed", default=dbq.LayerPlan.of(8, method="mixed"))
+
+
+def test_a_limit_on_size_is_part_of_the_loss() -> None:
+    """Learned precisions shrink to the limit; without one they stay where they started, at 4 bits."""
+
+    def mean_bits(*overrides: str) -> float:
+        model = network(plan=MIXED)
+        learner = Learner(recipe("train.rate=0.0001", *overrides), model, None, CPU)
+        learner.move_to(0, resolution=1)
+        for number in range(40):
+            learner.step(BATCH, number)
+        layers = [(m.weight.numel(), m.weight_quantizer.precision.size)
+                  for m in model if hasattr(m, "weight_quantizer")]  # fmt: skip
+        return sum(n * bits for n, bits in layers) / sum(n for n, _ in layers)
+
+    assert mean_bits("extra.size=3", "extra.size_penalty=0.5") <= 3.0 < mean_bits() == 4.0
+    with pytest.raises(RecipeError, match="choose the method mixed"):
+        Learner(recipe("extra.size=3"), network(), None, CPU)
+
+
+def test_the_loss_has_the_penalty_as_stated() -> None:
+    chosen, plain = recipe("extra.size=2", "extra.size_penalty=0.25"), recipe()
+    losses = [float(Learner(r, network(plan=MIXED), None, CPU).step(BATCH, 0)[0]) / len(BATCH.labels)
+              for r in (chosen, plain)]  # fmt: skip
+    # every layer starts with 4 bits, two too many: 0.25 * 2^2; float32 sums of 12 losses of about 1.5
+    assert losses[0] - losses[1] == pytest.approx(1.0, abs=1e-5)

@@ -54,6 +54,8 @@ class UniqQuantizer(LevelQuantizer):
     tensor([[-1.6000, -0.4300,  0.4800,  1.6500]])
     """
 
+    freezes = True
+
     def __init__(self, precision: Precision, kernels: int, blocks: int = 0) -> None:
         super().__init__(precision)
         require_size("uniq", precision, *range(2, 9))

@@ -19,6 +19,8 @@ class WeightQuantizer(nn.Module, ABC):
     method trains with. Constructed with a precision and a number of kernels, then initialised.
     """
 
+    freezes = False  # True: there are steps in which a weight gets no gradient at all
+
     def __init__(self, precision: Precision) -> None:
         super().__init__()
         self.precision = precision

@@ -22,7 +22,13 @@ from dbq.models import put_state
 from dbq.optimizer import param_groups
 from dbq.quantizers.mixed import size_penalty
 from dbq.recipe import Recipe
-from dbq.schedule import TemperatureSchedule, cosine_rate, set_progress, soft_quantizers
+from dbq.schedule import (
+    TemperatureSchedule,
+    cosine_rate,
+    set_progress,
+    soft_quantizers,
+    weight_quantizers,
+)
 from dbq.training.guards import explain_loss
 from dbq.training.order import derive
 from dbq.training.sync_bn import synchronise_batch_norms
@@ -59,7 +65,12 @@ class Learner:
             else None
         )
         gpus = [world.device.index] if world.device.type == "cuda" else None
-        self.parallel = DistributedDataParallel(model, device_ids=gpus) if world.is_shared else None
+        frozen = any(quantizer.freezes for quantizer in weight_quantizers(model))
+        self.parallel = (
+            DistributedDataParallel(model, device_ids=gpus, find_unused_parameters=frozen)
+            if world.is_shared
+            else None
+        )
         called = self.parallel or model
         self.forward = torch.compile(called) if machine.compile else called
 
