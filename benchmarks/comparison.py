@@ -18,7 +18,7 @@ from pathlib import Path
 from machine import RESULTS, save
 
 from dbq.comparison import compare, parse_all
-from dbq.comparison_figure import draw
+from dbq.comparison_figure import draw_comparison
 from dbq.recipe import Recipe, load_recipe
 from dbq.training.run import train
 
@@ -83,7 +83,7 @@ def main() -> None:
     del facts["machine"]  # `save` says it
     command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])
     path = save(f"comparison_{arguments.name}", command, methods=case.methods, **facts)
-    print(path, draw(found, RESULTS / f"comparison_{arguments.name}.svg"))
+    print(path, draw_comparison(found, RESULTS / f"comparison_{arguments.name}.svg"))
     if found.failed:
         sys.exit(1)
 

@@ -69,13 +69,13 @@ def compare(
     """
     from dbq.comparison import compare as run
     from dbq.comparison import parse_all
-    from dbq.comparison_figure import draw
+    from dbq.comparison_figure import draw_comparison
 
     base = load_recipe(recipe, overrides or ())
     contestants = list(parse_all(methods))
     with _watching(as_json) as watch:
         found = run(base, contestants, out, rounds=rounds, watch=watch)
-    figure = draw(found, out / "comparison.svg") if found.entries else None
+    figure = draw_comparison(found, out / "comparison.svg") if found.entries else None
     if as_json:
         print_json(found.to_json())
     else:

@@ -14,13 +14,12 @@ from dbq.data import DATASETS, load_data, normalisation
 from dbq.data_options import DataOptions
 from dbq.errors import DataError, LoweringError
 from dbq.lowering import denormalise, lower
-from dbq.models import put_state
 from dbq.program import Program
 from dbq.recipe import Recipe
 from dbq.runtime.native import Net, load
-from dbq.training.build import example_image, quantized_network
+from dbq.training.build import example_image
 from dbq.training.evaluation import evaluate
-from dbq.training.rundir import read_network
+from dbq.training.saved import saved_network
 from dbq.training.world import World
 
 EXAMPLES = 16  # images of the test set on which the program is compared with the network
@@ -32,15 +31,13 @@ def program_of_run(path: Path, data: str = "") -> Program:
     It is compared with the network on the first images of the test set, or on noise where the data set
     is not at hand; the result is among the program's facts.
     """
-    tensors, recipe, facts = read_network(path)
+    model, recipe, facts = saved_network(path)
     if recipe.plan.is_float:
         raise LoweringError(
             f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4 first"
         )
     recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
     examples, classes = _examples(recipe)
-    model = quantized_network(recipe, _class_count(tensors), start=False)
-    put_state(model, tensors, str(path))
     mean, std = normalisation(recipe.data)
     name = f"{recipe.model.name} {recipe.plan.name}"
     program = lower(model, examples, mean=mean, std=std, name=name, report=None)
@@ -64,12 +61,6 @@ def _examples(recipe: Recipe) -> tuple[Tensor, list[str]]:
         return torch.randn(shape, generator=torch.Generator().manual_seed(0)), []
     batch = next(iter(test.batches([torch.arange(min(EXAMPLES, len(test)))])))
     return batch.images, list(test.classes)
-
-
-def _class_count(tensors: dict[str, Tensor]) -> int:
-    """Rows of the last linear layer."""
-    linear = [t for key, t in tensors.items() if key.endswith(".weight") and t.ndim == 2]
-    return len(linear[-1])
 
 
 def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dbq import quantizers
 from dbq.cli import app
 from dbq.comparison import Comparison, Contestant, compare, step_ratios
-from dbq.comparison_figure import draw
+from dbq.comparison_figure import draw_comparison
 from dbq.costs.rules import plan_cost
 from dbq.errors import RecipeError
 from dbq.models import create_model, read_weights
@@ -90,10 +90,10 @@ def test_finished_runs_are_kept_and_methods_can_be_added(
 
 
 def test_the_figure_names_everyone(found: tuple[Comparison, Path], tmp_path: Path) -> None:
-    text = draw(found[0], tmp_path / "figure.svg").read_text()
+    text = draw_comparison(found[0], tmp_path / "figure.svg").read_text()
     for entry in found[0].entries:
-        assert f"<!-- {entry.name} -->" in text  # matplotlib notes texts that it draws as paths
-    assert draw(found[0], tmp_path / "again.svg").read_text() == text
+        assert f">{entry.name}</text>" in text
+    assert draw_comparison(found[0], tmp_path / "again.svg").read_text() == text
 
 
 class _Slow(FixedPointQuantizer):

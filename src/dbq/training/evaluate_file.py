@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dbq.data import load_data
-from dbq.models import put_state
 from dbq.recipe import Recipe
 from dbq.training.build import quantized_network
 from dbq.training.evaluation import evaluate
-from dbq.training.rundir import read_network
+from dbq.training.saved import saved_network
 from dbq.training.world import World, choose_device
 
 
@@ -22,18 +21,15 @@ def evaluate_file(path: Path, recipe: Recipe | None = None, data: str = "") -> d
     its network takes them, quantized by its plan if they are float.
     """
     world = World(0, 1, choose_device("auto"))
-    tensors, epoch = None, None
+    model, epoch = None, None
     if recipe is None:
-        tensors, recipe, facts = read_network(path)
+        model, recipe, facts = saved_network(path)
         epoch = facts["epoch"]
     recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
     _, test = load_data(recipe.data, world.device)
-    if tensors is None:
+    if model is None:
         recipe = replace(recipe, model=replace(recipe.model, weights=str(path)))
         model = quantized_network(recipe, len(test.classes))
-    else:
-        model = quantized_network(recipe, len(test.classes), start=False)
-        put_state(model, tensors, str(path))
     score = evaluate(model.to(world.device), test, world, recipe.machine.channels_last)
     return {
         "network": str(path),
