@@ -147,3 +147,19 @@ def test_a_pickle_cannot_run_anything(
     with pytest.raises(DataError, match=f"it asks for {asks}"):
         load_cifar10(tmp_path, "test")
     assert not (tmp_path / "hostile!").exists()
+
+
+def test_animals_against_vehicles(tmp_path: Path, records: np.ndarray) -> None:
+    """Ten labels, as the official batches.meta lists them, become two; pixels stay as they are."""
+    records[:10, 0] = range(10)
+    records[10:, 0] = 6
+    write_all(tmp_path, ".bin", records.tobytes())
+    train, test = load_data(DataOptions("cifar10-vehicles", str(tmp_path)))
+    assert test.classes == ("animal", "vehicle")
+    seen = next(iter(test.batches([torch.arange(11)], 0))).labels
+    #       airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck; frog
+    assert seen.tolist() == [1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0]
+    assert (len(train), len(test)) == (50_000, 10_000)
+    ten = load_data(DataOptions("cifar10", str(tmp_path)))[1]
+    both = [next(iter(split.batches([torch.arange(9)], 0))).images for split in (test, ten)]
+    assert torch.equal(*both)

@@ -25,7 +25,13 @@ from dbq.training.world import World
 
 CPU = World(0, 1, torch.device("cpu"))
 BATCH = 4
-CLASSES = {"cifar10": 10, "digits": 10, "imagenet": 2, "visual_wake_words": 2}
+CLASSES = {
+    "cifar10": 10,
+    "cifar10-vehicles": 2,
+    "digits": 10,
+    "imagenet": 2,
+    "visual_wake_words": 2,
+}
 
 
 def photograph(path: Path, seed: int) -> None:
@@ -74,6 +80,7 @@ def make_coco(root: Path) -> None:
 
 MAKERS: dict[str, Callable[[Path], None]] = {
     "cifar10": make_cifar10,
+    "cifar10-vehicles": make_cifar10,
     "digits": lambda root: None,
     "imagenet": make_imagenet,
     "visual_wake_words": make_coco,
@@ -114,7 +121,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Recipe], Path
 def shrunk(name: str, data: Callable[[str], Path], *more: str) -> Recipe:
     """The recipe as it is, but for where its data is, small images, and small batches."""
     kind = load_recipe(name).data.name
-    size = [] if kind in ("cifar10", "digits") else ["data.image_size=64"]
+    size = [] if kind in ("cifar10", "cifar10-vehicles", "digits") else ["data.image_size=64"]
     return load_recipe(
         name,
         [f"data.directory={data(kind)}", "data.workers=0", f"train.batch={BATCH}", *size, *more],

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import torch
 
-from dbq.data import cifar10, cifar10_archive, digits, imagenet, views, wake_words
+from dbq.data import (
+    cifar10,
+    cifar10_archive,
+    cifar10_vehicles,
+    digits,
+    imagenet,
+    views,
+    wake_words,
+)
 from dbq.data.examination import Report, examine
 from dbq.data.progress import Progress, silent
 from dbq.data.split import Batch, Split, TensorSplit, normalise
@@ -49,6 +57,11 @@ DATASETS: dict[str, DataSet] = {
     "cifar10": DataSet(
         "60,000 colour photographs, 32x32, 10 classes",
         32, cifar10.MEAN, cifar10.STD, cifar10.load, cifar10_archive.prepare, cifar10.LAYOUT,
+    ),
+    "cifar10-vehicles": DataSet(
+        "CIFAR-10's photographs, animals against vehicles",
+        32, cifar10.MEAN, cifar10.STD,
+        cifar10_vehicles.load, cifar10_archive.prepare, cifar10.LAYOUT,
     ),
     "digits": DataSet(
         "1,797 handwritten digits, 8x8, inside scikit-learn",
