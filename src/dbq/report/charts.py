@@ -19,6 +19,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is
 # Told apart by people with any colour vision, on white and on black.
 PALETTE = ["#d1495b", "#3d7ea6", "#e8963a", "#5b9a6f", "#9467bd", "#8c7b6b", "#c77ea8", "#7f7f7f"]
 RATIO_STEP, LAST_RATIO = 0.05, 4.0
+BAR = 15  # height of a horizontal bar and the gap below it
 COSTS = {
     "C_C": "C_C, 1-bit full adders",
     "C_S": "C_S, without those of zero weights",
@@ -51,21 +52,22 @@ def accuracy_curves(runs: Sequence[RunFacts]) -> Spec:
             "y": _number("accuracy", "top-1, %", zero=False),
             "color": _runs(run.name for run in runs),
             "strokeDash": {"field": "of", "type": "nominal", "title": None,
-                           "sort": ["hard, test", "soft, training"],
-                           "legend": {"orient": "bottom", "symbolType": "stroke"}},
+                           "sort": ["hard, test", "soft, training"], "legend": None},
             "tooltip": _tooltip("run", "epoch", "of", accuracy=".2f"),
         },
     )  # fmt: skip
 
 
-def schedule_curve(runs: Sequence[RunFacts], key: str, title: str) -> Spec:
-    """Temperature or learning rate by epoch."""
+def schedule_curve(runs: Sequence[RunFacts], key: str, title: str) -> Spec | None:
+    """Temperature or learning rate by epoch; None if no run has one."""
     values = [
         {"run": run.name, "epoch": row["epoch"] + 1, title: row[key]}
         for run in runs
         for row in run.metrics
         if row[key] is not None
     ]
+    if not values:
+        return None
     return chart(
         f"The {title} of every run by epoch",
         data={"values": values},
@@ -122,7 +124,10 @@ def kernel_data(kernel: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def kernel_chart(**datasets: list[dict[str, Any]]) -> Spec:
-    """The float weights of a kernel as a histogram, its thresholds, and the levels they go to."""
+    """The float weights of a kernel as a histogram, its thresholds, and the levels they go to.
+
+    A layer of the chart whose data is empty is to be left out: it has no extent.
+    """
     across = {"type": "quantitative", "title": "weight", "scale": {"zero": False, "nice": False}}
     return chart(
         "Weights of a kernel: histogram of the float ones, levels, and the thresholds between them",
@@ -179,7 +184,7 @@ def layer_times(bench: Mapping[str, Any]) -> Spec:
         data={"values": values},
         mark={"type": "bar", "tooltip": True},
         width="container",
-        height={"step": 14},
+        height=BAR * len(values),
         encoding={
             "y": {"field": "name", "type": "nominal", "sort": None, "title": None},
             "x": _number("microseconds", "µs"),

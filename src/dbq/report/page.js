@@ -16,7 +16,7 @@ function theme() {
     font: "system-ui, sans-serif",
     axis: { ...text, gridColor: line, domainColor: line, tickColor: line },
     header: text,
-    legend: { ...text, symbolStrokeColor: ink },
+    legend: text,
     title: { color: ink },
     text: { color: ink },
     view: { stroke: line },
@@ -97,7 +97,9 @@ function pickLayer() {
 function drawKernel() {
   const kernels = facts.kernels[byId("run").value][byId("layer").value];
   const wanted = Number(byId("kernel").value);
-  return show("kernels", { ...facts.kernelChart, datasets: kernelData(kernels.find((k) => k.kernel === wanted)) });
+  const datasets = kernelData(kernels.find((entry) => entry.kernel === wanted));
+  const layer = facts.kernelChart.layer.filter((part) => datasets[part.data.name].length > 0);
+  return show("kernels", { ...facts.kernelChart, datasets, layer });
 }
 
 function kernelData({ low, high, counts, thresholds, levels }) {
