@@ -1,0 +1,82 @@
+"""Outcome: what a sweep came to, as a table and as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dbq.atomic import write_atomically
+from dbq.sweep import Run, Sweep, Values
+from dbq.text import as_text, plain_table, short
+
+RECORD = "sweep.json"
+COSTS = ("C_C", "C_S", "C_R", "C_M")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finished run. Accuracies in percent, of the hard network on the whole test set."""
+
+    name: str
+    values: Values
+    seed: int
+    top1: float
+    best_top1: float
+    cost: Mapping[str, float]
+    run: str  # its directory
+    baseline: str = ""  # name of the run it started from
+
+    @classmethod
+    def of(cls, run: Run, directory: Path) -> Row:
+        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+        return cls(
+            run.name, run.values, run.seed, result["top1"], result["best_top1"], result["cost"],
+            str(directory), run.baseline,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows of what is finished; why the others are not."""
+
+    sweep: Sweep
+    rows: tuple[Row, ...]
+    failed: Mapping[str, str]
+    unfinished: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.failed and not self.unfinished
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; rows have the keys that vary under "values", their costs under "cost"."""
+        return {
+            "sweep": self.sweep.name,
+            "about": self.sweep.about,
+            "rows": [asdict(row) for row in self.rows],
+            "failed": dict(self.failed),
+            "unfinished": list(self.unfinished),
+        }
+
+    def write(self, out: Path) -> None:
+        text = json.dumps(self.to_json(), indent=1) + "\n"
+        write_atomically(out / RECORD, text.encode())
+
+    def __str__(self) -> str:
+        keys = self.sweep.keys
+        heads = [*keys.values(), "seed", "top-1", "best", *COSTS]
+        table = plain_table(heads, left=len(keys))
+        for row in self.rows:
+            values = (str(row.values.get(key, "float")) for key in keys)
+            costs = (short(row.cost[name]) for name in COSTS)
+            accuracy = f"{row.top1:.2f}", f"{row.best_top1:.2f}"
+            table.add_row(*values, str(row.seed), *accuracy, *costs)
+        return as_text(
+            f"{self.sweep.name}: {self.sweep.about}",
+            table,
+            *(f"{name} failed: {why}" for name, why in self.failed.items()),
+            *(f"{name} is not finished" for name in self.unfinished),
+        )
