@@ -20,7 +20,7 @@ from dbq.data_cli import data_app
 from dbq.deploy_cli import bench, export, inspect, run
 from dbq.errors import DbqError
 from dbq.plan import PLANS
-from dbq.report_cli import report
+from dbq.report_cli import paper, report
 from dbq.sweep_cli import sweep
 from dbq.terminal import JsonOption, print_json, progress_bars
 from dbq.training_cli import evaluate, recipes_app, train
@@ -66,7 +66,7 @@ app = typer.Typer(
 
 app.command()(train)
 app.command("eval")(evaluate)
-for command in (export, inspect, run, bench, methods, compare, search, sweep, report):
+for command in (export, inspect, run, bench, methods, compare, search, sweep, report, paper):
     app.command()(command)
 app.add_typer(recipes_app, name="recipes")
 app.add_typer(data_app, name="data")

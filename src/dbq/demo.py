@@ -11,6 +11,7 @@ from dbq.costs import Totals
 from dbq.deployment import evaluate_deployed, program_of_run
 from dbq.fileformat import save
 from dbq.recipe import load_recipe
+from dbq.report.page import write_report
 from dbq.text import as_text, plain_table, short
 from dbq.training.run import train
 from dbq.training.watching import StepReport
@@ -20,6 +21,8 @@ STORY = {
     "digits-1t": "one ternary branch",
     "digits-2t": "two ternary branches",
 }
+
+REPORT = "report.html"
 
 Progress = Callable[[str, int, int], None]
 
@@ -41,7 +44,7 @@ class Row:
 
 
 def run(out: Path, progress: Progress) -> list[Row]:
-    """Train a float network; quantize, fine-tune and export it with one and with two branches.
+    """Train a float network; quantize, fine-tune and export it with one and with two branches; report.
 
     Each run has a directory of its own in `out`; one that is finished already is not repeated.
     `progress(what, done, total)` is called after every epoch.
@@ -55,6 +58,7 @@ def run(out: Path, progress: Progress) -> list[Row]:
         cost, images = Totals(**result["cost"]), result["test"]["images"]
         row = Row(name, meaning, result["top1"], result["best_top1"], images, cost, str(out / name))
         rows.append(row if name == "digits-fp" else _deployed(row))
+    write_report([Path(row.run) for row in rows], out / REPORT, "dbq demo: handwritten digits")
     return rows
 
 
@@ -114,6 +118,7 @@ def results_table(rows: list[Row]) -> str:
         f"C_M {base.C_M / last.C_M:.1f}x less.",
         f"networks, metrics and recipes: {Path(rows[0].run).parent}/",
         f"deployed, by the native engine: {', '.join(row.file for row in rows if row.file)}",
+        f"all of it in pictures: {Path(rows[0].run).parent / REPORT}",
         f"next: dbq inspect {rows[-1].file}",
     )
 

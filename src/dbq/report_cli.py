@@ -1,4 +1,4 @@
-"""`dbq report`: parsing and printing only."""
+"""`dbq report` and `dbq paper`: parsing and printing only."""
 
 from __future__ import annotations
 
@@ -38,3 +38,29 @@ def report(
         typer.echo(
             f"{out}: {', '.join(run.name for run in facts)} ({out.stat().st_size / 1e6:.1f} MB)"
         )
+
+
+def paper(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for tables and figures.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Runs whose accuracies and kernels to show.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every table and figure of the paper, ours beside the printed numbers.
+
+    Tables need no run. Figures of trained kernels, clips and scale ratios are drawn from the runs that
+    are given, and accuracies of runs by the paper's plans stand beside the paper's.
+
+    \b
+    Examples:
+      dbq paper -o paper
+      dbq paper runs/2t runs/2t-a8 -o paper
+    """
+    from dbq.paper.writing import write_paper
+
+    files = write_paper(out, runs or [])
+    if as_json:
+        print_json([str(file) for file in files])
+    else:
+        typer.echo("\n".join(map(str, files)))

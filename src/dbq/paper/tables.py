@@ -37,18 +37,18 @@ class Figure:
         """True if ours, rounded to the printed digits, is the printed figure."""
         if self.ours is None or self.printed == NOT_GIVEN:
             return None
-        return f"{self.ours:.{self._decimals}f}" == self.printed
+        return f"{self.ours:.{self.decimals}f}" == self.printed
 
     @property
     def mark(self) -> str:
         return {True: "✓", False: "≠", None: "\u00a0"}[self.agrees]
 
     @property
-    def _decimals(self) -> int:
+    def decimals(self) -> int:
         return len(self.printed.partition(".")[2])
 
     def __str__(self) -> str:
-        ours = "-" if self.ours is None else f"{self.ours:.{self._decimals + 2}f}"
+        ours = "-" if self.ours is None else f"{self.ours:.{self.decimals + 2}f}"
         return f"{self.printed} {ours:>7} {self.mark}"
 
     def to_json(self) -> dict[str, Any]:
