@@ -1,4 +1,4 @@
-"""Shared by all tests: seeds, thread count, and the data that lives beside the repository."""
+"""Shared by all tests: seeds, thread count, two short runs, and the data beside the repository."""
 
 from __future__ import annotations
 
@@ -7,8 +7,33 @@ from pathlib import Path
 import pytest
 import torch
 
+from dbq.recipe import load_recipe
+from dbq.training.run import train
+
 SEED = 20200823
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+# A run that takes two seconds; reports and figures are made of two such.
+RECIPE = """
+about = "tests"
+[model]
+name = "mobilenet_v1"
+width = 0.125
+options = { small_input = true }
+[data]
+name = "digits"
+[train]
+epochs = 2
+batch = 360
+rate = 0.02
+[quantize]
+plan = "PLAN"
+[temperature]
+start = 20
+increment = 20
+[machine]
+device = "cpu"
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +51,25 @@ def resnet20_weights() -> Path:
     if not path.exists():
         pytest.skip(f"float ResNet-20 weights not at {path}")
     return path
+
+
+def _run(folder: Path, name: str, plan: str) -> Path:
+    file = folder / f"{name}.toml"
+    file.write_text(RECIPE.replace("PLAN", plan))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(load_recipe(file), folder / name)
+    torch.set_num_threads(before)
+    return folder / name
+
+
+@pytest.fixture(scope="session")
+def two_branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with two ternary branches."""
+    return _run(tmp_path_factory.mktemp("runs"), "two", "dbq-2t-4")
+
+
+@pytest.fixture(scope="session")
+def float_baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without quantization."""
+    return _run(tmp_path_factory.mktemp("runs"), "float", "fp")

@@ -46,8 +46,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(two_branches: Path, float_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runs = [facts_of_run(two_branches, "two"), facts_of_run(float_run, HOSTILE)]
+def report(
+    two_branches: Path, float_baseline: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    runs = [facts_of_run(two_branches, "two"), facts_of_run(float_baseline, HOSTILE)]
     layers = [
         {"name": "blocks.0", "kernel": "table", "microseconds": 12.5, "gmac_per_second": 80.0}
     ]

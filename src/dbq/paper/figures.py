@@ -20,11 +20,12 @@ from dbq.paper.tables import paper_cost
 from dbq.quantizers.branch import BranchQuantizer
 from dbq.report.charts import PALETTE, Spec, chart, scale_ratios
 from dbq.report.facts import RunFacts
+from dbq.report.pareto import label_heights
 from dbq.training.saved import saved_network
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
-PAPER, OURS = "paper", "ours"
+PAPER, OURS = "paper (hollow)", "ours (filled)"
 SHAPES = {"field": "from", "type": "nominal", "title": None,
           "scale": {"domain": [PAPER, OURS], "range": ["circle", "square"]}}  # fmt: skip
 
@@ -70,6 +71,9 @@ def motivation(runs: Sequence[RunFacts]) -> Spec:
         for run in runs
         if (run.network, run.data) == ("mobilenet_v1", "imagenet")
     ]
+    heights = label_heights({row["name"]: (row["C_C"], row["top1"]) for row in rows})
+    for row in rows:
+        row["height"] = heights[row["name"]]
     across = {"field": "C_C", "type": "quantitative", "title": "C_C, 1-bit full adders",
               "scale": {"type": "log", "padding": 30, "nice": False},
               "axis": {"format": "~s", "tickCount": 6}}  # fmt: skip
@@ -84,7 +88,7 @@ def motivation(runs: Sequence[RunFacts]) -> Spec:
             _points(across, up, {"field": "name", "type": "nominal", "legend": None,
                                  "scale": {"range": PALETTE}}),
             {"mark": {"type": "text", "align": "left", "dx": 9, "fontSize": 11},
-             "encoding": {"x": across, "y": up, "text": {"field": "name"}}},
+             "encoding": {"x": across, "y": {**up, "field": "height"}, "text": {"field": "name"}}},
         ],
     )  # fmt: skip
 
