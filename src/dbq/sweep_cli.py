@@ -102,21 +102,18 @@ def _progress(job: Job, quiet: bool) -> Iterator[Callable[[dict[str, Status]], N
     epochs = sum(run.recipe.train.epochs for run in runs)
     console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    ended: dict[str, str] = {}
+    seen: dict[str, Status] = {}
     with Progress(*columns, console=console, transient=True) as bars:
         task = bars.add_task("starting", total=epochs)
 
         def watch(status: dict[str, Status]) -> None:
             for name, found in status.items():
-                if found.state in ("finished", "failed") and name not in ended:
-                    ended[name] = found.state
-                    why = f": {found.error}" if found.error else ""
-                    console.print(f"{name} {found.state}{why}", markup=False, highlight=False)
-            bars.update(
-                task,
-                description=_counts(status),
-                completed=sum(epochs_done(job.out, run) for run in runs),
-            )
+                news = found.state in ("finished", "failed") and seen.get(name, found) != found
+                if news:  # what had ended before we came is none
+                    console.print(f"{name} {found}", markup=False, highlight=False, soft_wrap=True)
+            seen.update(status)
+            done = sum(epochs_done(job.out, run) for run in runs)
+            bars.update(task, description=_counts(status), completed=done)
 
         yield watch
 

@@ -28,10 +28,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from dbq.lock import only_one
 from dbq.sweep import Run
 from dbq.sweep_store import default_store, open_store, study_name
-from dbq.training.rundir import RunDir
 
 GRACE = 60  # seconds without a heartbeat after which a worker is taken for dead
 BEATS = 6  # heartbeats in that time
+PAUSE = 1.0  # seconds between two looks at the queue
+RESULT = "result.json"  # of a run that is finished
 
 State = Literal["finished", "running", "waiting", "failed", "missing"]
 
@@ -42,6 +43,9 @@ class Status:
 
     state: State
     error: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.state}: {self.error}" if self.error else self.state
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Queue:
         }
 
     def is_finished(self, name: str) -> bool:
-        return RunDir(self.out / name).result_path.exists()
+        return (self.out / name / RESULT).exists()
 
     def mend(self, retry: bool = False) -> None:
         """Put in the queue what is missing there: at first everything, later what dead workers had.
