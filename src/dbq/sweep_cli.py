@@ -103,7 +103,8 @@ def _progress(job: Job, quiet: bool) -> Iterator[Callable[[dict[str, Status]], N
     console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     seen: dict[str, Status] = {}
-    with Progress(*columns, console=console, transient=True) as bars:
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
         task = bars.add_task("starting", total=epochs)
 
         def watch(status: dict[str, Status]) -> None:

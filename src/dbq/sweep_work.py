@@ -40,9 +40,10 @@ def run_sweep(job: Job, workers: int = 1, watch: Watch = lambda status: None) ->
     queue.mend(retry=True)
     to_do = sum(status.state != "finished" for status in queue.status().values())
     threads = 1 if workers > 1 else 0  # 0: as many as torch likes
-    started = [_start(job, threads) for _ in range(min(workers, to_do))]
+    started: list[BaseProcess] = []
     with stop_on_signal() as request:
         try:
+            started += [_start(job, threads) for _ in range(min(workers, to_do))]
             while (alive := [p for p in started if p.is_alive()]) and not request.made:
                 watch(queue.status())
                 wait([process.sentinel for process in alive], PAUSE)

@@ -321,11 +321,11 @@ def test_stores_that_cannot_be_used(file: Path, tmp_path: Path) -> None:
         assert "secret" not in str(error.value)
 
 
-def test_whoever_holds_the_directory_trains_in_it(file: Path, tmp_path: Path) -> None:
-    """A worker that was slow, not dead: the one that took its run over waits."""
-    sweep = Sweep("s", str(file.parent / "tiny.toml"), overrides=("model.width=0.125",))
-    queue = Job(sweep, tmp_path).queue()
-    queue.mend()
+def test_whoever_holds_the_directory_trains_in_it(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was slow, not dead: the one that took its run over waits until it is."""
+    queue = Job(Sweep("s", str(file.parent / "tiny.toml")), tmp_path).queue()
     directory = tmp_path / "seed=0"
     directory.mkdir()
     program = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
@@ -336,18 +336,21 @@ def test_whoever_holds_the_directory_trains_in_it(file: Path, tmp_path: Path) ->
     )  # fmt: skip
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    seen: list[str] = []
+    killed = threading.Event()
 
-    def look_and_kill() -> None:
-        seen.extend(os.listdir(directory))
+    def kill() -> None:
+        killed.set()
         holder.kill()
 
-    timer = threading.Timer(2, look_and_kill)
-    timer.start()
-    with single_thread():
-        work(queue)
-    holder.wait()
-    assert seen == ["lock"]
+    def training(*arguments: object, **options: object) -> dict[str, float]:
+        assert killed.is_set(), "two in one directory"
+        (directory / "result.json").write_text("{}")
+        return {"top1": 50.0}
+
+    monkeypatch.setattr(sweep_worker, "train", training)
+    threading.Timer(0.5, kill).start()
+    work(queue)
+    holder.communicate()
     assert states(queue) == ["finished"]
 
 
