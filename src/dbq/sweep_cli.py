@@ -17,6 +17,7 @@ from dbq.terminal import JsonOption, print_json
 from dbq.training_cli import SetOption
 
 if TYPE_CHECKING:
+    from dbq.sweep_outcome import Outcome
     from dbq.sweep_queue import Status
     from dbq.sweep_work import Job
 
@@ -76,11 +77,24 @@ def sweep(
     if as_json:
         print_json(found.to_json())
     else:
-        typer.echo(f"{found}\n\n{out / 'sweep.json'}")
+        files = [out / "sweep.json", *_pictures(found, out)]
+        typer.echo(f"{found}\n\n{', '.join(map(str, files))}")
     if not found.is_complete:
         what = f"{len(found.failed)} failed, {len(found.unfinished)} not finished"
         typer.echo(f"{what}; to go on with them: {again}", err=True)
         raise typer.Exit(1)
+
+
+def _pictures(found: Outcome, out: Path) -> list[Path]:
+    """The figure and the page, where what draws them is installed and there is something to see."""
+    if not found.rows:
+        return []
+    if importlib.util.find_spec("vl_convert") is None:
+        typer.echo("for a figure and a page as well: pip install 'dbq[report]'", err=True)
+        return []
+    from dbq.sweep_pictures import draw_sweep
+
+    return draw_sweep(found, out)
 
 
 def _command(sweep: str, out: Path, workers: int, store: str, overrides: list[str]) -> str:

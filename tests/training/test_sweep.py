@@ -445,6 +445,8 @@ def test_finished_runs_are_taken_as_they_are(short: Path, plain: Path) -> None:
         result = json.loads((plain / row["name"] / "result.json").read_text())
         assert (row["top1"], row["cost"]["C_M"]) == (result["top1"], result["cost"]["C_M"])
         assert row["run"] == str(plain / row["name"])
+    assert ">0.25 1T</text>" in (plain / "sweep.svg").read_text()
+    assert rows[-1]["name"] in (plain / "report.html").read_text()
     assert rows[-1]["values"] == {"model.width": 0.25, "quantize.precision": "1T"}
     assert rows[-1]["baseline"] == "float,width=0.25,seed=0"
     lines = [line.split() for line in shown.stdout.splitlines()]
