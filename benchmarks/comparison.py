@@ -1,6 +1,6 @@
 """The methods of the paper's tables side by side on CIFAR-10: results/comparison_*.json, *.svg.
 
-python benchmarks/comparison.py NAME --data DIR --weights FILE [--only METHODS] [--rounds N]
+python benchmarks/comparison.py NAME --data DIR --weights FILE [--only METHODS | --finished] [--rounds N]
 
 NAME is resnet20 (weights only, as in the paper's Table 2) or mobilenet_v1 (pointwise layers, all else
 8 bit). Finished runs below --runs are kept and unfinished ones resumed, so two of it may train different
@@ -75,12 +75,16 @@ def main() -> None:
     case, out = CASES[arguments.name], arguments.runs / arguments.name
     base = recipe_of(case, arguments)
     methods = list(parse_all(arguments.only or case.methods))
+    missing = [m.name for m in methods if not (out / m.name / "result.json").exists()]
+    if arguments.finished:
+        methods = [method for method in methods if method.name not in missing]
     found = compare(base, methods, out, rounds=arguments.rounds)
     print(found)
     if arguments.only:
         return
     facts = found.to_json()
     del facts["machine"]  # `save` says it
+    facts["missing"] = missing if arguments.finished else []
     command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])
     path = save(f"comparison_{arguments.name}", command, methods=case.methods, **facts)
     print(path, draw_comparison(found, RESULTS / f"comparison_{arguments.name}.svg"))

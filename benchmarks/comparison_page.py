@@ -54,6 +54,12 @@ def conditions(found: Found) -> str:
     )
 
 
+def not_trained(found: Found) -> list[str]:
+    """Who is not in the table yet, said aloud."""
+    missing = ", ".join(f"`{name}`" for name in found["missing"])
+    return [f"Not trained yet: {missing}.", ""] if missing else []
+
+
 def summary_section(found: dict[str, Found]) -> list[str]:
     if not found:
         return []
@@ -64,6 +70,7 @@ def summary_section(found: dict[str, Found]) -> list[str]:
     ]
     for name, data in found.items():
         lines += [f"{TITLES[name]}: {conditions(data)}", "", *comparison_table(data), ""]
+        lines += not_trained(data)
     lines += ["What this does and does not show: [docs/comparison.md](docs/comparison.md).", ""]
     return lines
 
@@ -86,6 +93,7 @@ def comparison_page(found: dict[str, Found]) -> str:
             "",
             *comparison_table(data),
             "",
+            *not_trained(data),
             f"![accuracy against cost](../results/comparison_{name}.svg)",
             "",
             "```",
