@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+# `make test` runs two workers: with two threads each, torch's would spin against each other. This has to
+# be said before torch is imported, and goes for the processes that tests start, too.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
@@ -34,6 +40,13 @@ increment = 20
 [machine]
 device = "cpu"
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What one worker does: a file, since its tests share fixtures; tests/native share a build."""
+    for item in items:
+        native = Path(__file__).parent / "native" in item.path.parents
+        item.add_marker(pytest.mark.xdist_group("native" if native else str(item.path)))
 
 
 @pytest.fixture(autouse=True)
