@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +29,8 @@ def methods(as_json: JsonOption = False) -> None:
 
     rows = []
     for name, (kind, made_by) in QUANTIZERS.items():
-        module = __import__(made_by.__module__, fromlist=["__doc__"])
-        about = (module.__doc__ or "").split("\n\n")[0].replace("\n", " ").rstrip(".:")
+        about = (inspect.getdoc(inspect.getmodule(made_by)) or "").partition("\n\n")[0]
+        about = about.replace("\n", " ").rstrip(".:")
         rows.append({"method": name, "kind": kind, "precisions": precisions(name), "about": about})
     if as_json:
         print_json(rows)
