@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--weights", default="../shared/data/resnet20-cifar10-fp.safetensors")
     parser.add_argument("--runs", type=Path, default=Path("runs/comparison"))
     parser.add_argument("--only", help="only train these methods, and write no results")
+    parser.add_argument("--finished", action="store_true", help="train nothing more")
     parser.add_argument(
         "--rounds", type=int, default=0, help="steps to time; wants a quiet machine"
     )

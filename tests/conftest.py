@@ -42,6 +42,7 @@ device = "cpu"
 """
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What one worker does: a file, since its tests share fixtures; tests/native share a build."""
     for item in items:

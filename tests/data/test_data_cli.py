@@ -86,4 +86,4 @@ def test_help_has_examples() -> None:
 
 
 def test_completion() -> None:
-    assert complete_data("c") == ["cifar10"]
+    assert complete_data("c") == ["cifar10", "cifar10-vehicles"]
