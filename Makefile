@@ -11,7 +11,7 @@ demo: $(READY)            ## the product's main job, end to end, on real data th
 	$(BIN)/dbq demo
 
 test: $(READY) check      ## every check and every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)           ## lint, formatting, types; changes nothing
 	$(BIN)/ruff check .

@@ -42,14 +42,6 @@ device = "cpu"
 """
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What one worker does: a file, since its tests share fixtures; tests/native share a build."""
-    for item in items:
-        native = Path(__file__).parent / "native" in item.path.parents
-        item.add_marker(pytest.mark.xdist_group("native" if native else str(item.path)))
-
-
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(SEED)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dbq.lock import only_one
+
 ROOT = Path(__file__).parents[2]
 TARGETS = ("engine_test", "fuzz_replay", "classify")
 
@@ -38,5 +40,6 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not sanitizers_work(tmp_path_factory.mktemp("probe")):
         pytest.skip("the compiler has no sanitizers")
     directory = ROOT / "build" / "sanitized"
-    build_with_cmake(directory, "-DDBQ_SANITIZE=ON", "-DCMAKE_CXX_FLAGS_RELEASE=-O1")
+    with only_one(ROOT / "build" / "sanitized.lock"):  # another worker may want the same
+        build_with_cmake(directory, "-DDBQ_SANITIZE=ON", "-DCMAKE_CXX_FLAGS_RELEASE=-O1")
     return directory
