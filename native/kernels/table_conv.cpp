@@ -138,7 +138,7 @@ private:
         const int total = ceil_div(int(span.pixels), LANES), tiles = ceil_div(total, layout_.pitch);
         for (int t = 0; t < tiles; ++t) {
             const Range tile = part(total, tiles, t);
-            for (const Block& block : slice.lists.blocks) {
+            for (const ListBlock& block : slice.lists.blocks) {
                 simd_.build_table(rows + block.first_row, block.rows, layout_.group_rows, is_signed_,
                                   size_t(tile.begin) * LANES, tile.size(), layout_.pitch, table + row_size());
                 simd_.add_lists(slice.lists.of(block), table, tile.size(), layout_.pitch, block.fresh,

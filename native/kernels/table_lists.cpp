@@ -66,7 +66,7 @@ void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16
 }
 
 // Lists of similar length become pairs, pairs of equal length become runs.
-void append_block(std::vector<List>& lists, Block block, PackedLists& packed) {
+void append_block(std::vector<List>& lists, ListBlock block, PackedLists& packed) {
     std::vector<size_t> order(lists.size()), firsts, partner(lists.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     sort_by_length(order, lists);
@@ -99,14 +99,14 @@ void append_block(std::vector<List>& lists, Block block, PackedLists& packed) {
 }  // namespace
 
 size_t PackedLists::bytes() const {
-    return stream.size() * sizeof(uint16_t) + runs.size() * sizeof(Run) + blocks.size() * sizeof(Block);
+    return stream.size() * sizeof(uint16_t) + runs.size() * sizeof(Run) + blocks.size() * sizeof(ListBlock);
 }
 
 PackedLists pack_lists(const std::vector<const int8_t*>& codes, const TableLayout& layout) {
     PackedLists packed;
     std::vector<Signs> signs(codes.size());
     for (int first = 0; first < layout.rows; first += layout.block_rows) {
-        Block block;
+        ListBlock block;
         block.first_row = first;
         block.rows = std::min(layout.block_rows, layout.rows - first);
         block.fresh = first == 0;

@@ -17,7 +17,7 @@ struct TableLayout {
 constexpr int MAX_BLOCK_ROWS = 126;
 
 // The lists of all sums for one table: rows [first_row, first_row + rows).
-struct Block {
+struct ListBlock {
     int first_row = 0, rows = 0;
     int chunk = 0;       // sums of int16 would overflow: each chunk has its own
     bool fresh = false;  // the first block of its chunk
@@ -26,11 +26,11 @@ struct Block {
 
 struct PackedLists {
     int chunks = 0;
-    std::vector<Block> blocks;
+    std::vector<ListBlock> blocks;
     std::vector<Run> runs;
     std::vector<uint16_t> stream;
 
-    Lists of(const Block& block) const { return {runs.data() + block.run, block.runs, stream.data() + block.stream}; }
+    Lists of(const ListBlock& block) const { return {runs.data() + block.run, block.runs, stream.data() + block.stream}; }
     size_t bytes() const;
 };
 
