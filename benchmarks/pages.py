@@ -175,15 +175,15 @@ def targets(rows: list[Row]) -> Iterator[str]:
         best = max(run["best_top1"] for run in runs)
         verdict = "met" if reached >= target else f"missed by {target - reached:.2f}"
         yield (
-            f"- {NAMES[label]}: at least {target:.2f} as the mean of three seeds within {epochs} epochs: "
-            f"**{verdict}** (mean {reached:.2f} of {len(runs)}, best epoch of any seed {best:.2f})."
+            f"- {NAMES[label]}: at least {target:.2f} as the mean of three seeds within {epochs} "
+            f"epochs: **{verdict}** (mean {reached:.2f} of {len(runs)}, best epoch of any seed {best:.2f})."
         )
     yield (
         "- Tried for two branches: rate 0.02 with T 40 to 200 in 4 epochs (91.14, seed 0), the same at "
-        "rate 0.01 (91.51), rate 0.01 with T 15 to 195 in 6 epochs (91.79, kept). For one branch: rate 0.03 "
-        "with T 30 to 200 (87.1 after 3 epochs, given up), rate 0.02 with T 15 to 155 in 7 epochs (90.36), "
-        "T 10 to 160 in 15 epochs (kept). A low first temperature mattered most. All with distillation from "
-        "the float network and re-estimated batch norms before the first step."
+        "rate 0.01 (91.51), rate 0.01 with T 15 to 195 in 6 epochs (91.79, kept). For one branch: rate "
+        "0.03 with T 30 to 200 (87.1 after 3 epochs, given up), rate 0.02 with T 15 to 155 in 7 epochs "
+        "(90.36), T 10 to 160 in 15 epochs (kept). A low first temperature mattered most. All with "
+        "distillation from the float network and re-estimated batch norms before the first step."
     )
 
 
