@@ -16,20 +16,23 @@ MISSED = [
     "",
     "The profiles below say which layers the time goes to. By cause:",
     "",
-    "- Pointwise layers take four fifths of MobileNetV1, at half to three fifths of the load-port limit. "
-    "The loop over lists alone does 1.5 of 2 loads with additions a cycle; the rest goes into building "
-    "tables, into finishing sums (scale, clamp, pack) that were written to memory and read again, and "
-    "into mispredicted branches where runs of a list end.",
-    "- Tried and kept: groups of four channels where a layer has 768 sums or more, one pass for equal "
-    "neighbouring lists, 3x3 depthwise kernels of their own (1.37 to 0.92 ms). Tried without gain: wider "
-    "tiles, prefetching lists, a fourth vector of 128 bits, larger tables. Not tried: finishing from "
-    "registers, sharing rows between tables.",
-    "- ResNet-20 has 3x3 layers with 16 outputs: tables do not pay for so few, byte products do 72 GMAC/s "
-    "there. Pairing channels once a row, instead of once for each of the nine taps, is the next idea.",
-    "- Two threads: layers are about twice as fast, whole runs 1.3 to 1.7 times. It is not the threads' "
-    "sleep (spinning for 1 ms changes nothing), not their affinity, not the peers' threads, not the cores "
-    "(loads alone scale by 2.0), and images shared out to threads scale by 2.0. Not understood.",
-    "- The machine's speed changes by up to 1.5x within seconds; ratios of single runs vary by 5 to 10 %.",
+    "- Pointwise layers take four fifths of MobileNetV1, at half to three fifths of the load-port"
+    " limit. The loop over lists alone does 1.5 of 2 loads with additions a cycle; the rest goes "
+    "into building tables, into finishing sums (scale, clamp, pack) that were written to memory "
+    "and read again, and into mispredicted branches where runs of a list end.",
+    "- Tried and kept: groups of four channels where a layer has 768 sums or more, one pass for "
+    "equal neighbouring lists, 3x3 depthwise kernels of their own (1.37 to 0.92 ms). Tried "
+    "without gain: wider tiles, prefetching lists, a fourth vector of 128 bits, larger tables. "
+    "Not tried: finishing from registers, sharing rows between tables.",
+    "- ResNet-20 has 3x3 layers with 16 outputs: tables do not pay for so few, byte products do "
+    "72 GMAC/s there. Pairing channels once a row, instead of once for each of the nine taps, is "
+    "the next idea.",
+    "- Two threads: layers are about twice as fast, whole runs 1.3 to 1.7 times. It is not the "
+    "threads' sleep (spinning for 1 ms changes nothing), not their affinity, not the peers' "
+    "threads, not the cores (loads alone scale by 2.0), and images shared out to threads scale by"
+    " 2.0. Not understood.",
+    "- The machine's speed changes by up to 1.5x within seconds; ratios of single runs vary by 5 "
+    "to 10 %.",
 ]
 
 
