@@ -85,6 +85,8 @@ def comparison_page(found: dict[str, Found]) -> str:
         "network on all 10,000 test images of CIFAR-10, after the last epoch and in the best one.",
         "",
     ]
+    if not found:
+        lines += ["The comparisons have not been run to their end yet: `make results` does it.", ""]
     for name, data in found.items():
         lines += [
             f"## {TITLES[name]}",
