@@ -150,6 +150,19 @@ def test_the_layer_table_sorts_by_keyboard(browser: Any, report: Path) -> None:
     assert shares() == sorted(shares())
 
 
+def test_on_paper_nothing_is_cut_off(browser: Any, report: Path) -> None:
+    page = opened(browser, report, width=1200)  # printed after it was drawn for a screen
+    size = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    widest = page.execute_script(
+        "return Math.max(...[...document.querySelectorAll('.chart svg, table')]"
+        ".map((part) => part.getBoundingClientRect().right))"
+    )
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert widest <= 720
+
+
 def test_controls_have_labels_and_text_has_contrast(browser: Any, report: Path) -> None:
     for scheme in ("light", "dark"):
         page = opened(browser, report, scheme)
