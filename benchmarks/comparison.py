@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from cifar10 import MEAN, STD
 from machine import RESULTS, save
 
 from dbq.comparison import compare, parse_all
@@ -44,17 +45,13 @@ CASES = {
         ("mobilenet_v1-cifar10-fp", "model.width=0.5", "train.epochs=4"),
     ),
 }
-# The float ResNet-20 was trained with these; its successors read what it read.
-NORMALISATION = ("data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]")
 
 
 def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
     """The recipe with its data and weights, these trained first if need be."""
     data = f"data.directory={arguments.data}"
     if not case.float_recipe:
-        return load_recipe(
-            case.recipe, [data, f"model.weights={arguments.weights}", *NORMALISATION]
-        )
+        return load_recipe(case.recipe, [data, f"model.weights={arguments.weights}", MEAN, STD])
     name, *overrides = case.float_recipe
     out = arguments.runs / name
     train(load_recipe(name, [data, *overrides]), out, resume=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dbq.comparison import Comparison
-from dbq.report.charts import accuracy_against_cost, chart
+from dbq.report.charts import accuracy_against_costs
 from dbq.report.drawing import draw
 from dbq.report.facts import METRICS
 
@@ -19,8 +19,6 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
         {"run": e.name, "top1": e.top1, **{metric: getattr(e.cost, metric) for metric in METRICS}}
         for e in comparison.entries
     ]
-    panels = [accuracy_against_cost(points, metric) for metric in SHOWN]
     epochs = f"{comparison.epochs} epoch{'s' if comparison.epochs > 1 else ''}"
     title = f"{comparison.network} on {comparison.data}, {epochs} each"
-    sized = [{**panel, "width": 420} for panel in panels]
-    return draw(chart(title, title=title, hconcat=sized), path)
+    return draw(accuracy_against_costs(points, SHOWN, title), path)

@@ -6,6 +6,9 @@ from typing import Any
 
 from torch import nn
 
+from dbq.activations import InputQuantizer
+from dbq.quantizers.weights import WeightQuantizer
+
 
 def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups for any torch optimizer: network parameters, and quantizer parameters undecayed.
@@ -22,8 +25,8 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """
     of_quantizers = {
         id(parameter)
-        for name, module in model.named_modules()
-        if name.endswith(("weight_quantizer", "input_quantizer"))
+        for module in model.modules()
+        if isinstance(module, WeightQuantizer | InputQuantizer)
         and not getattr(module, "decayed", False)
         for parameter in module.parameters()
     }

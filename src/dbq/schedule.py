@@ -60,8 +60,13 @@ def set_progress(model: nn.Module, progress: float) -> None:
     >>> net[0].weight_quantizer.frozen  # from here on, the running statistics are used
     True
     """
+    tell_progress(weight_quantizers(model), progress)
+
+
+def tell_progress(quantizers: list[WeightQuantizer], progress: float) -> None:
+    """`set_progress` for the quantizers of a network, found once."""
     peers: dict[type[WeightQuantizer], list[WeightQuantizer]] = {}
-    for quantizer in weight_quantizers(model):
+    for quantizer in quantizers:
         peers.setdefault(type(quantizer), []).append(quantizer)
     for group in peers.values():
         for index, quantizer in enumerate(group):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbq.report.charts import accuracy_against_cost, chart
+from dbq.report.charts import accuracy_against_costs
 from dbq.report.drawing import draw
 from dbq.report.page import write_report
 from dbq.sweep_outcome import COSTS, Outcome, Row
@@ -23,9 +23,8 @@ def draw_sweep(outcome: Outcome, out: Path) -> list[Path]:
         }
         for row in outcome.rows
     ]
-    panels = [{**accuracy_against_cost(points, cost), "width": 430} for cost in SHOWN]
     title = f"{outcome.sweep.name}: {outcome.sweep.about}"
-    figure = draw(chart(title, title=title, hconcat=panels), out / "sweep.svg")
+    figure = draw(accuracy_against_costs(points, SHOWN, title), out / "sweep.svg")
     page = out / "report.html"
     write_report([Path(row.run) for row in outcome.rows], page, title)
     return [figure, page]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from dbq.quantizers.branch import BranchQuantizer
 from dbq.report.charts import PALETTE, Spec, chart, scale_ratios
 from dbq.report.facts import RunFacts
 from dbq.report.pareto import label_heights
-from dbq.training.saved import saved_network
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
@@ -30,11 +28,10 @@ SHAPES = {"field": "from", "type": "nominal", "title": None,
           "scale": {"domain": [PAPER, OURS], "range": ["circle", "square"]}}  # fmt: skip
 
 
-def figures(directories: Sequence[Path], runs: Sequence[RunFacts]) -> Iterator[tuple[str, Spec]]:
-    """Name and chart of every figure that can be drawn from these runs."""
+def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator[tuple[str, Spec]]:
+    """Name and chart of every figure that can be drawn from these runs and their networks."""
     yield "motivation", motivation(runs)
-    for path, run in zip(directories, runs, strict=True):
-        model, _, _ = saved_network(path)
+    for run, model in zip(runs, networks, strict=True):
         for where, quantizer in _two_branches(model):
             yield f"quantizer-{_file_name(run)}", quantizer_curves(quantizer, run.name, where)
             break

@@ -12,7 +12,7 @@ from dbq.paper import printed
 from dbq.paper.figures import figures
 from dbq.paper.tables import Table, paper_tables
 from dbq.report.drawing import draw
-from dbq.report.facts import RunFacts, facts_of_run
+from dbq.report.facts import RunFacts, read_run
 from dbq.report.page import run_names
 
 # The paper's number of each table.
@@ -33,9 +33,10 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     """Write tables.md, tables.json and the figures; returns what was written."""
     out.mkdir(parents=True, exist_ok=True)
     names = run_names(directories) if directories else []
-    runs = [facts_of_run(path, name) for path, name in zip(directories, names, strict=True)]
+    read = [read_run(path, name) for path, name in zip(directories, names, strict=True)]
+    runs, networks = [facts for facts, _ in read], [model for _, model in read]
     tables = paper_tables()
-    drawn = [(f"{name}.svg", spec) for name, spec in figures(directories, runs)]
+    drawn = [(f"{name}.svg", spec) for name, spec in figures(runs, networks)]
     files = [draw(spec, out / name) for name, spec in drawn]
     text = "\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
     data = [{**table.to_json(), "ours_top1": our_accuracies(table, runs)} for table in tables]

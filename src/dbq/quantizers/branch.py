@@ -31,7 +31,13 @@ from dbq.errors import PlanError, closest
 from dbq.precision import Precision
 from dbq.quantizers.branch_init import INITIALISATIONS, Parameters
 from dbq.quantizers.staircase import soft_staircase, sorted_levels, sum_branches
-from dbq.quantizers.weights import WeightQuantizer, check_finite, columns, per_kernel
+from dbq.quantizers.weights import (
+    WeightQuantizer,
+    check_finite,
+    columns,
+    per_kernel,
+    working_type,
+)
 
 # The ratio alpha_j / alpha_{j+1} that fixes the order in which levels are listed. Any value in the
 # paper's region (1, 2) gives its order for B = 2; 1.5 is where trained networks end up.
@@ -90,7 +96,7 @@ class BranchQuantizer(WeightQuantizer):
         return z.reshape(weight.shape).to(weight.dtype)
 
     def _soft(self, weight: Tensor) -> Tensor:
-        dtype = _working_type(weight)
+        dtype = working_type(weight)
         return soft_staircase(
             per_kernel(weight).to(dtype),
             self.alpha.to(dtype),
@@ -110,7 +116,7 @@ class BranchQuantizer(WeightQuantizer):
 
     def _level_index(self, weight: Tensor) -> Tensor:
         """Which of the N levels each weight takes: the number of thresholds below it."""
-        dtype = _working_type(weight)
+        dtype = working_type(weight)
         u = self.gamma_1.to(dtype) * per_kernel(weight).to(dtype)
         index = torch.zeros_like(u, dtype=torch.int8)  # N <= 27 fits int8
         for t in columns(self.t):
@@ -132,13 +138,8 @@ class BranchQuantizer(WeightQuantizer):
 
     def scales(self, weight: Tensor) -> Tensor:
         """The scale of each branch, |gamma_2 alpha_j|, shape [K, B], largest first."""
-        dtype = _working_type(weight)
+        dtype = working_type(weight)
         return ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
-
-
-def _working_type(weight: Tensor) -> torch.dtype:
-    """Half-precision weights are quantized in float32: levels need all their bits."""
-    return torch.promote_types(weight.dtype, torch.float32)
 
 
 def initial_parameters(weight: Tensor, branches: int, init: str = "alternate") -> Parameters:

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from dbq.errors import PlanError
 from dbq.quantizers.staircase import sum_branches
-from dbq.quantizers.weights import WeightQuantizer, check_finite, per_kernel, straight_through
+from dbq.quantizers.weights import (
+    WeightQuantizer,
+    check_finite,
+    per_kernel,
+    straight_through,
+    working_type,
+)
 
 
 class HardQuantizer(WeightQuantizer):
@@ -57,7 +63,7 @@ class HardQuantizer(WeightQuantizer):
 
 def working_rows(weight: Tensor) -> Tensor:
     """K x D, at least float32, without gradient."""
-    return per_kernel(weight.detach()).to(torch.promote_types(weight.dtype, torch.float32))
+    return per_kernel(weight.detach()).to(working_type(weight))
 
 
 def compose(codes: Tensor, scales: Tensor, weight: Tensor) -> Tensor:

@@ -19,8 +19,3 @@ def positive(parameter: Tensor, smallest: float) -> Tensor:
     """
     size = torch.where(parameter < 0, -parameter, parameter)
     return straight_through(size, size.detach().clamp(min=smallest))
-
-
-def working_type(x: Tensor) -> torch.dtype:
-    """Half-precision tensors are quantized in float32: steps need all their bits."""
-    return torch.promote_types(x.dtype, torch.float32)

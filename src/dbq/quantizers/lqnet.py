@@ -36,7 +36,7 @@ from dbq.precision import Precision
 from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
 from dbq.quantizers.qem import alone, fit, nearest_codes, patterns, places, qem
 from dbq.quantizers.staircase import sorted_levels
-from dbq.quantizers.weights import check_finite, require_size, straight_through
+from dbq.quantizers.weights import check_finite, require_size, straight_through, working_type
 
 SAMPLE = 1 << 16
 
@@ -100,7 +100,7 @@ class LqNetInputQuantizer(nn.Module):
         self.register_buffer("patterns", patterns(precision.size, signed), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        basis = self._follow(x.detach()).to(torch.promote_types(x.dtype, torch.float32))
+        basis = self._follow(x.detach()).to(working_type(x))
         levels, _ = sorted_levels(basis, self.patterns)
         result: Tensor = _NearestLevel.apply(x, levels)  # type: ignore[no-untyped-call]
         return result

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from dbq.activations import InputQuantizer
 from dbq.precision import Precision
-from dbq.quantizers.learned import positive, working_type
-from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size
+from dbq.quantizers.learned import positive
+from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size, working_type
 
 SMALLEST_STEP = 1e-12
 

@@ -34,8 +34,14 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.precision import MIN_BITS, Precision
-from dbq.quantizers.learned import positive, working_type
-from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size, straight_through
+from dbq.quantizers.learned import positive
+from dbq.quantizers.weights import (
+    WeightQuantizer,
+    check_finite,
+    require_size,
+    straight_through,
+    working_type,
+)
 
 SMALLEST = 1e-12
 

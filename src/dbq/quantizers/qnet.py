@@ -32,9 +32,14 @@ from torch import Tensor, nn
 from dbq.precision import Precision
 from dbq.quantizers.branch import DEFAULT_TEMPERATURE, SMALLEST_PEAK, recompose
 from dbq.quantizers.kmeans1d import kmeans1d
-from dbq.quantizers.learned import working_type
 from dbq.quantizers.staircase import soft_staircase
-from dbq.quantizers.weights import WeightQuantizer, check_finite, per_kernel, require_size
+from dbq.quantizers.weights import (
+    WeightQuantizer,
+    check_finite,
+    per_kernel,
+    require_size,
+    working_type,
+)
 
 MOST_CLUSTERED = 1 << 14  # weights; the centres of more would hardly differ
 

@@ -37,8 +37,7 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.precision import Precision
-from dbq.quantizers.learned import working_type
-from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size
+from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size, working_type
 
 NEIGHBOURS = 2  # points of the local grid on each side of its centre
 SMALLEST_NOISE = 1e-3  # sigma / alpha

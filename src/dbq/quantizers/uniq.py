@@ -37,9 +37,8 @@ from torch.special import ndtr, ndtri
 
 from dbq.errors import PlanError
 from dbq.precision import Precision
-from dbq.quantizers.learned import working_type
 from dbq.quantizers.levels import OFFSET, LevelQuantizer, look_up
-from dbq.quantizers.weights import check_finite, require_size
+from dbq.quantizers.weights import check_finite, require_size, working_type
 
 Stage = Literal["float", "noise", "frozen"]
 

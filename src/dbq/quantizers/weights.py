@@ -85,6 +85,11 @@ def per_kernel(weight: Tensor) -> Tensor:
     return weight.reshape(weight.shape[0], -1)
 
 
+def working_type(x: Tensor) -> torch.dtype:
+    """Half-precision tensors are quantized in float32: levels and steps need all their bits."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 def columns(x: Tensor) -> tuple[Tensor, ...]:
     """The columns of a K x n tensor, as n views of K x 1."""
     return x.unsqueeze(2).unbind(1)

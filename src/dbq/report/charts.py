@@ -19,6 +19,7 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is
 # Told apart by people with any colour vision, on white and on black.
 PALETTE = ["#d1495b", "#3d7ea6", "#e8963a", "#5b9a6f", "#9467bd", "#8c7b6b", "#c77ea8", "#7f7f7f"]
 RATIO_STEP, LAST_RATIO = 0.05, 4.0
+PANEL = 430  # width of one of several charts side by side
 BAR = 15  # height of a horizontal bar and the gap below it
 COSTS = {
     "C_C": "C_C, 1-bit full adders",
@@ -110,6 +111,14 @@ def accuracy_against_cost(points: Iterable[Mapping[str, Any]], metric: str) -> S
              "encoding": {"x": across, "y": {**up, "field": "height"}, "text": {"field": "run"}}},
         ],
     )  # fmt: skip
+
+
+def accuracy_against_costs(
+    points: Sequence[Mapping[str, Any]], metrics: Iterable[str], title: str
+) -> Spec:
+    """The same against several costs, side by side."""
+    panels = [{**accuracy_against_cost(points, metric), "width": PANEL} for metric in metrics]
+    return chart(title, title=title, hconcat=panels)
 
 
 def kernel_data(kernel: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

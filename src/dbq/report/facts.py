@@ -47,10 +47,15 @@ class RunFacts:
 
 def facts_of_run(path: Path, name: str = "") -> RunFacts:
     """Read a run's directory; `name` is what the report calls it."""
+    return read_run(path, name)[0]
+
+
+def read_run(path: Path, name: str = "") -> tuple[RunFacts, nn.Module]:
+    """The facts, and the network they are of."""
     result = _read_json(path / "result.json")
     model, recipe, _ = saved_network(path)
     width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
-    return RunFacts(
+    facts = RunFacts(
         name=name or path.name,
         recipe=recipe.name,
         about=recipe.about,
@@ -64,6 +69,7 @@ def facts_of_run(path: Path, name: str = "") -> RunFacts:
         ratios=_ratios(model),
         bench=_read_json(path / "bench.json") if (path / "bench.json").exists() else None,
     )
+    return facts, model
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -95,11 +95,16 @@ def reestimate(
     Augmented as in training: a float ResNet-20 loses three points of accuracy if its statistics
     are taken from images without the black borders of random crops.
     """
-    draw = derive(seed, "calibration")
-    generator = torch.Generator().manual_seed(draw)
-    chosen = torch.randperm(len(split), generator=generator)[:images]
+    chosen, draw = _some_images(split, images, seed)
     groups = torch.split(chosen, CALIBRATION_BATCH)
     calibrate(model, (batch.images.to(device) for batch in split.batches(groups, draw)))
+
+
+def _some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:
+    """Indices of some images, and the draw they are augmented by."""
+    draw = derive(seed, "calibration")
+    generator = torch.Generator().manual_seed(draw)
+    return torch.randperm(len(split), generator=generator)[:count], draw
 
 
 def search_bits(recipe: Recipe, images: int, budget: float, metric: str, plan: str) -> Plan:
@@ -108,9 +113,7 @@ def search_bits(recipe: Recipe, images: int, budget: float, metric: str, plan: s
         raise RecipeError(f"recipe {recipe.name} is of a quantized network; the search needs float")
     train_split, test_split = load_data(recipe.data, torch.device("cpu"))
     model = quantized_network(recipe, len(test_split.classes))
-    draw = derive(recipe.train.seed, "calibration")
-    generator = torch.Generator().manual_seed(draw)
-    chosen = torch.randperm(len(train_split), generator=generator)[:images]
+    chosen, draw = _some_images(train_split, images, recipe.train.seed)
     batch = next(iter(train_split.batches([chosen], draw)))
     return search_plan(model, batch.images, budget, metric, plan)  # type: ignore[arg-type]
 

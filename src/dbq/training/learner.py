@@ -25,8 +25,8 @@ from dbq.recipe import Recipe
 from dbq.schedule import (
     TemperatureSchedule,
     cosine_rate,
-    set_progress,
     soft_quantizers,
+    tell_progress,
     weight_quantizers,
 )
 from dbq.training.guards import explain_loss
@@ -65,7 +65,8 @@ class Learner:
             else None
         )
         gpus = [world.device.index] if world.device.type == "cuda" else None
-        frozen = any(quantizer.freezes for quantizer in weight_quantizers(model))
+        self.quantizers = weight_quantizers(model)
+        frozen = any(quantizer.freezes for quantizer in self.quantizers)
         self.parallel = (
             DistributedDataParallel(model, device_ids=gpus, find_unused_parameters=frozen)
             if world.is_shared
@@ -99,7 +100,7 @@ class Learner:
             group["lr"] = rate
         if self.temperature:
             self.temperature.move_to(epoch)
-        set_progress(self.model, epoch / train.epochs)
+        tell_progress(self.quantizers, epoch / train.epochs)
 
     def step(self, batch: Batch, number: int) -> Tensor:
         """Train on this process's part of a batch; returns [loss summed, correct, images]."""
