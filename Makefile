@@ -36,6 +36,7 @@ results: $(READY)         ## all real trainings on CIFAR-10: hours; can be stopp
 	$(BIN)/python benchmarks/deployed.py
 	$(BIN)/python benchmarks/comparison.py resnet20 --rounds 20
 	$(BIN)/python benchmarks/comparison.py mobilenet_v1 --rounds 20
+	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/pages.py
 
 clean:

@@ -1,4 +1,4 @@
-"""Write what results/ says into README.md, docs/results.md, docs/comparison.md and docs/engine.md.
+"""Write what results/ says into README.md and docs/: results, comparison, tradeoff and engine.
 
 python benchmarks/pages.py [--check]
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from comparison_page import comparison_page, summary_section
+import comparison_page
+import sweep_page
 from engine_page import deployed_table, engine_page, machine_line, speed_table
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,8 @@ NAMES = {
     "dbq-1t": "one branch in pointwise layers, float elsewhere (dbq-1t)",
     "dbq-2t-4": "two branches in pointwise layers, 8 bit elsewhere (dbq-2t-4)",
 }
+
+SWEEP = "sweep_cifar10-vehicles"
 
 # What we set ourselves: the mean over seeds after the last epoch, within so many epochs.
 TARGETS = {"2t": (91.73, 10), "1t": (91.0, 15)}
@@ -122,7 +125,8 @@ def readme_section() -> str:
     lines = [
         *deployment_section(),
         *training_section(),
-        *summary_section(comparisons()),
+        *comparison_page.summary_section(comparisons()),
+        *sweep_page.summary_section(result(SWEEP)),
         "The same network, quantized and *not trained*:",
         "",
         "| plan | initialisation | relative weight error | quantized | + `calibrate`, 2,000 images "
@@ -264,7 +268,8 @@ def main() -> None:
     pages = {
         readme: before + BEGIN + readme_section() + END + after,
         ROOT / "docs" / "results.md": results_page(),
-        ROOT / "docs" / "comparison.md": comparison_page(comparisons()),
+        ROOT / "docs" / "comparison.md": comparison_page.comparison_page(comparisons()),
+        ROOT / "docs" / "tradeoff.md": sweep_page.sweep_page(result(SWEEP)),
         ROOT / "docs" / "engine.md": engine_page(result("engine"), result("deployed")),
     }
     for path, text in pages.items():

@@ -74,18 +74,18 @@ class Contestant:
         if self.method == FLOAT:
             calibrate = base.quantize.calibrate
             return replace(base, name=name, quantize=QuantizeOptions("fp", calibrate=calibrate))
+        plan = replace(base, quantize=replace(base.quantize, precision="", method="")).plan
+        if not plan.has_weights("ternary"):
+            raise RecipeError(
+                f"plan {plan.name} of recipe {base.name} has no ternary layer, so there is nothing to "
+                "compare methods on"
+            )
         own = self.method == (base.quantize.method or "dbq")
         options = base.quantize.options if own else {}
         wanted = replace(
             base.quantize, method=self.method, precision=self.precision, options=options
         )
-        changed = replace(base, name=name, quantize=wanted)
-        if changed.plan == replace(base, quantize=replace(base.quantize, method="")).plan:
-            raise RecipeError(
-                f"plan {base.plan.name} of recipe {base.name} has no ternary layer, so there is "
-                "nothing to compare methods on"
-            )
-        return changed
+        return replace(base, name=name, quantize=wanted)
 
 
 def precisions(method: str) -> list[str]:

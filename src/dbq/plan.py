@@ -25,6 +25,8 @@ Option = str | int | float | bool
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CLIPS: tuple[Clip, ...] = get_args(Clip)
+# The method meant where only a precision is given. Other kinds have none: the plan has to say.
+USUAL_METHOD: dict[Kind, str] = {"ternary": "dbq", "fixed": "fixed"}
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,12 @@ class LayerPlan:
     """What one layer gets: precision of its weights and of the tensor it reads.
 
     `method` names the quantizer of the weights (a key of `dbq.quantizers.QUANTIZERS`); empty means
-    the usual one for the kind of precision. `options` go to that quantizer.
+    the usual one for the kind of precision, and is how that one is kept. `options` go to it.
 
     >>> LayerPlan.of("2T", "8b")
     LayerPlan(weight=2T, input=8b)
+    >>> LayerPlan.of("2T", method="dbq") == LayerPlan.of("2T")
+    True
     """
 
     weight: Precision = FLOAT
@@ -49,6 +53,8 @@ class LayerPlan:
         if self.weight.is_float and (self.method or self.options):
             given = f"method {self.method!r}" if self.method else f"options {dict(self.options)}"
             raise PlanError(f"{given} for float weights: give the weights a precision")
+        if self.method == USUAL_METHOD.get(self.weight.kind):
+            object.__setattr__(self, "method", "")
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
 
     @classmethod
@@ -130,10 +136,17 @@ class Plan:
                 )
 
     @property
+    def rules(self) -> list[LayerPlan]:
+        return [self.default, *self.roles.values(), *self.patterns.values(), *self.names.values()]
+
+    @property
     def is_float(self) -> bool:
         """True if the plan asks for no quantization at all."""
-        rules = [self.default, *self.roles.values(), *self.patterns.values(), *self.names.values()]
-        return all(rule.is_float for rule in rules)
+        return all(rule.is_float for rule in self.rules)
+
+    def has_weights(self, kind: Kind) -> bool:
+        """True if some rule makes weights of this kind."""
+        return any(rule.weight.kind == kind for rule in self.rules)
 
     def with_layers(self, layers: Mapping[str, LayerPlan | None]) -> Plan:
         """A copy with more rules by exact name; None leaves the layer float."""
@@ -150,10 +163,17 @@ class Plan:
         """A copy in which every rule with weights of this kind has another method, precision, or more
         options; those of the old method go with it.
 
+        It is named after the shipped plan it is equal to, or after what was changed: what a table
+        says about a plan must not be said of another method in it.
+
         >>> PLANS["dbq-1t"].with_method("ternary", options={"init": "kmeans"}).roles["pointwise"]
         LayerPlan(weight=1T, input=32b, init='kmeans')
         >>> PLANS["dbq-1t"].with_method("ternary", "lqnet", weight=Precision("binary", 2)).roles
         mappingproxy({'pointwise': LayerPlan(weight=2B, input=32b, method=lqnet)})
+        >>> PLANS["resnet-2t"].with_method("ternary", "lqnet", weight=Precision("binary", 2)).name
+        'lqnet-2b'
+        >>> PLANS["resnet-2t"].with_method("ternary", "twn", weight=Precision("ternary", 1)).name
+        'resnet-2t with twn 1T'
         """
 
         def changed(rule: LayerPlan) -> LayerPlan:
@@ -167,13 +187,18 @@ class Plan:
                 {**kept, **(options or {})},
             )
 
-        return replace(
+        plan = replace(
             self,
             default=changed(self.default),
             roles={key: changed(rule) for key, rule in self.roles.items()},
             patterns={key: changed(rule) for key, rule in self.patterns.items()},
             names={key: changed(rule) for key, rule in self.names.items()},
         )
+        if plan == self or not (method or weight):
+            return plan
+        equal = [name for name, other in PLANS.items() if replace(plan, name=name) == other]
+        change = " ".join(filter(None, (method, str(weight or ""))))
+        return replace(plan, name=equal[0] if equal else f"{self.name} with {change}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         tables = (dict(self.roles), dict(self.patterns), dict(self.names))

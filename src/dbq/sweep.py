@@ -17,7 +17,6 @@ from typing import Any
 
 from dbq.errors import RecipeError, closest
 from dbq.plan import Option
-from dbq.precision import Precision
 from dbq.recipe import Recipe, load_recipe, recipe_names
 from dbq.toml import toml_value
 
@@ -205,8 +204,7 @@ def _plain(value: Option) -> str:
 def _check_plan(recipe: Recipe, values: Values) -> None:
     """Raise if the plan cannot be made, or if nothing in it listens to a key that varies."""
     plan = replace(recipe, quantize=replace(recipe.quantize, precision="", method="")).plan
-    unheard = plan.with_method("ternary", weight=Precision("binary", 1)) == plan
-    if unheard and OF_TERNARY_LAYERS & values.keys():
+    if not plan.has_weights("ternary") and OF_TERNARY_LAYERS & values.keys():
         raise RecipeError(
             f"plan {plan.name} of recipe {recipe.name} has no ternary layer, so "
             f"{' and '.join(sorted(OF_TERNARY_LAYERS & values.keys()))} would change nothing"

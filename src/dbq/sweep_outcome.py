@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from dbq.atomic import write_atomically
@@ -39,6 +40,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A point of the grid: its seeds together."""
+
+    values: Values
+    top1: tuple[float, ...]
+    best_top1: tuple[float, ...]
+    cost: Mapping[str, float]  # the mean: how many weights are zero, and so C_S, differs by seed
+
+
+@dataclass(frozen=True)
 class Outcome:
     """Rows of what is finished; why the others are not."""
 
@@ -51,12 +62,33 @@ class Outcome:
     def is_complete(self) -> bool:
         return not self.failed and not self.unfinished
 
+    @property
+    def points(self) -> list[Point]:
+        """What is finished, seeds taken together, in the order of the rows."""
+        groups: list[list[Row]] = []
+        for row in self.rows:
+            same = next((group for group in groups if group[0].values == row.values), None)
+            if same:
+                same.append(row)
+            else:
+                groups.append([row])
+        return [
+            Point(
+                group[0].values,
+                tuple(row.top1 for row in group),
+                tuple(row.best_top1 for row in group),
+                {name: mean(row.cost[name] for row in group) for name in COSTS},
+            )
+            for group in groups
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Plain data; rows have the keys that vary under "values", their costs under "cost"."""
         return {
             "sweep": self.sweep.name,
             "about": self.sweep.about,
             "rows": [asdict(row) for row in self.rows],
+            "points": [asdict(point) for point in self.points],
             "failed": dict(self.failed),
             "unfinished": list(self.unfinished),
         }

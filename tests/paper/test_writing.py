@@ -12,11 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 from dbq.cli import app
+from dbq.comparison import parse_all
 from dbq.paper.figures import TEMPERATURES, staircase
 from dbq.paper.tables import paper_tables
 from dbq.paper.writing import our_accuracies, write_paper
 from dbq.precision import Precision
 from dbq.quantizers.branch import BranchQuantizer
+from dbq.recipe import load_recipe
 from dbq.report.facts import RunFacts
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,22 @@ def test_accuracies_go_to_the_row_of_their_plan() -> None:
     assert our_accuracies(tables["mobilenet_v1"], runs) == {"DBQ-2T-4": [70.0]}
     assert our_accuracies(tables["comparison"], runs) == {"DBQ-2T": [70.0]}
     assert our_accuracies(tables["operations"], runs) == {}
+
+
+def test_another_method_is_not_ours() -> None:
+    """A comparison runs LQ-Net in the plan of DBQ: its accuracy belongs to LQ-Net's row."""
+    base = load_recipe("resnet20-compare")
+    runs = [
+        facts("resnet20", "cifar10", method.recipe(base).plan.name, top1)
+        for method, top1 in zip(
+            parse_all("dbq:2T,lqnet:2B,lqnet:1B,twn,dbq:1T"),
+            [91.0, 92.0, 93.0, 94.0, 95.0],
+            strict=True,
+        )
+    ]
+    assert our_accuracies(next(t for t in paper_tables() if t.key == "resnet20"), runs) == {
+        "LQNet-1B": [93.0], "LQNet-2B": [92.0], "DBQ-1T": [95.0], "DBQ-2T": [91.0],
+    }  # fmt: skip
 
 
 def test_the_drawn_staircase_is_equation_4() -> None:

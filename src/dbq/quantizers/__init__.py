@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor, nn
 
 from dbq.errors import PlanError, closest
-from dbq.plan import LayerPlan, Option
+from dbq.plan import USUAL_METHOD, LayerPlan, Option
 from dbq.precision import Kind, Precision
 from dbq.quantizers.abcnet import AbcNetQuantizer
 from dbq.quantizers.bnn import BnnQuantizer
@@ -51,9 +51,6 @@ INPUT_QUANTIZERS: dict[str, Callable[[Precision, bool], nn.Module]] = {
     "lsq": LsqInputQuantizer,
     "lqnet": LqNetInputQuantizer,
 }
-
-# the method meant when a plan gives only a precision
-USUAL_METHOD: dict[Kind, str] = {"ternary": "dbq", "fixed": "fixed"}
 
 
 def weight_quantizer(

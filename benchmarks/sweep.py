@@ -1,0 +1,49 @@
+"""Width against precision, animals against vehicles: results/sweep_cifar10-vehicles.json and .svg.
+
+python benchmarks/sweep.py [--data DIR] [--out DIR] [--workers N]
+
+The shipped sweep as `dbq sweep cifar10-vehicles` runs it. Finished runs are kept: called after that
+command, it only writes the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from machine import RESULTS, save
+
+from dbq.report.drawing import draw
+from dbq.sweep import load_sweep
+from dbq.sweep_pictures import sweep_figure
+from dbq.sweep_work import Job, run_sweep
+
+NAME = "cifar10-vehicles"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
+    parser.add_argument("--out", type=Path, default=Path("runs/vehicles"))
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    sweep = load_sweep(NAME, [f"data.directory={arguments.data}"])
+    found = run_sweep(Job(sweep, arguments.out), arguments.workers)
+    print(found)
+    if not found.is_complete:
+        sys.exit(f"{len(found.rows)} runs are finished; nothing was written")
+    epochs = {run.name: run.recipe.train.epochs for run in sweep.runs(arguments.out)}
+    facts = found.to_json() | {
+        # Where a run is on this machine concerns nobody else.
+        "rows": [{**asdict(replace(row, run="")), "epochs": epochs[row.name]} for row in found.rows]
+    }
+    command = shlex.join(["dbq", "sweep", NAME, "--out", "runs/vehicles", "--workers", "2"])
+    path = save(f"sweep_{NAME}", command, seeds=list(sweep.seeds), **facts)
+    print(path, draw(sweep_figure(found), RESULTS / f"sweep_{NAME}.svg"))
+
+
+if __name__ == "__main__":
+    main()
