@@ -4,8 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+# What stands beside the paper's numbers: all accuracies of Table 2, one run for each kind of figure.
+PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
+    runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test check fix bench results clean
+.PHONY: demo test check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
@@ -38,6 +41,9 @@ results: $(READY)         ## all real trainings on CIFAR-10: hours; can be stopp
 	$(BIN)/python benchmarks/comparison.py mobilenet_v1 --rounds 20
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/pages.py
+
+paper: $(READY)           ## every table and figure of the paper with what `make results` trained
+	$(BIN)/dbq paper $(wildcard $(PAPER_RUNS)) -o results/paper
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -49,8 +49,8 @@ def paper(
 ) -> None:
     """Every table and figure of the paper, ours beside the printed numbers.
 
-    Tables need no run. Figures of trained kernels, clips and scale ratios are drawn from the runs that
-    are given, and accuracies of runs by the paper's plans stand beside the paper's.
+    Tables need no run. Accuracies of runs by the paper's plans stand beside the paper's. The figures of
+    a trained kernel, its clip and the scale ratios are of the first run that has them.
 
     \b
     Examples:

@@ -29,25 +29,24 @@ SHAPES = {"field": "from", "type": "nominal", "title": None,
 
 
 def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator[tuple[str, Spec]]:
-    """Name and chart of every figure that can be drawn from these runs and their networks."""
+    """Name and chart of every figure that can be drawn from these runs and their networks.
+
+    What the paper shows of one network is of the first run that has it.
+    """
     yield "motivation", motivation(runs)
-    for run, model in zip(runs, networks, strict=True):
-        for where, quantizer in _two_branches(model):
-            yield f"quantizer-{_file_name(run)}", quantizer_curves(quantizer, run.name, where)
-            break
-        for where, clip in _clips(model):
-            yield f"clip-{_file_name(run)}", activation_clip(clip, run.name, where)
-            break
+    each = list(zip(runs, networks, strict=True))
+    for run, where, quantizer in ((r, *q) for r, model in each for q in _two_branches(model)):
+        yield "quantizer", quantizer_curves(quantizer, run.name, where)
+        break
+    for run, where, clip in ((r, *c) for r, model in each for c in _clips(model)):
+        yield "clip", activation_clip(clip, run.name, where)
+        break
     branched = [run for run in runs if run.ratios]
     if branched:
-        yield "alpha-ratio", scale_ratios(branched)
+        yield "alpha-ratio", scale_ratios(branched[:1])
     widths = [run for run in runs if run.network.startswith("mobilenet_v1") and is_wake_words(run)]
     if widths:
         yield "width-and-precision", width_and_precision(widths)
-
-
-def _file_name(run: RunFacts) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in run.name)
 
 
 def motivation(runs: Sequence[RunFacts]) -> Spec:
