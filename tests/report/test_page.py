@@ -17,6 +17,7 @@ from dbq.report.page import page
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
@@ -132,6 +133,18 @@ def test_the_pickers_change_what_is_shown(browser: Any, report: Path) -> None:
     assert precisions == {"32b"}
     assert not page.find_element("id", "s-kernels").is_displayed(), "a float network has no levels"
     assert not page.find_element("id", "s-times").is_displayed(), "nor was it benchmarked"
+
+
+def test_pointing_at_a_run_fades_the_others(browser: Any, report: Path) -> None:
+    page = opened(browser, report)
+    dots = page.find_elements("css selector", "#curves .mark-symbol.layer_1_marks path")
+    assert {dot.get_attribute("opacity") for dot in dots} == {"1"}
+    ActionChains(page).move_to_element(dots[0]).perform()
+    wait(page, "return document.querySelectorAll('#curves path[opacity=\"0.1\"]').length > 0")
+    assert {dot.get_attribute("opacity") for dot in dots} == {"1", "0.1"}
+    shown = page.find_element("id", "vg-tooltip-element").text
+    assert "two" in shown, "the tooltip says which run it is"
+    assert "undefined" not in shown
 
 
 def test_the_layer_table_sorts_by_keyboard(browser: Any, report: Path) -> None:

@@ -42,20 +42,29 @@ def accuracy_curves(runs: Sequence[RunFacts]) -> Spec:
         for row in run.metrics
         for key, of in (("soft_top1", "soft, training"), ("top1", "hard, test"))
     ]
+    near = {"name": "near", "select": {"type": "point", "fields": ["run"], "on": "pointerover",
+                                       "clear": "pointerout"}}  # fmt: skip
     return chart(
         "Top-1 accuracy of every run by epoch: soft network in training, hard network in the test",
         data={"values": values},
-        mark={"type": "line", "point": True, "tooltip": True},
         width="container",
         height=280,
         encoding={
             "x": _epochs(values),
             "y": _number("accuracy", "top-1, %", zero=False),
             "color": _runs(run.name for run in runs),
-            "strokeDash": {"field": "of", "type": "nominal", "title": None,
-                           "sort": ["hard, test", "soft, training"], "legend": None},
-            "tooltip": _tooltip("run", "epoch", "of", accuracy=".2f"),
+            # Many runs are told apart by pointing at one: the others fade.
+            "opacity": {"condition": {"param": "near", "value": 1}, "value": 0.1},
         },
+        layer=[
+            {"mark": "line",
+             "encoding": {"strokeDash": {"field": "of", "type": "nominal", "title": None,
+                                         "sort": ["hard, test", "soft, training"],
+                                         "legend": None}}},
+            {"params": [near],
+             "mark": {"type": "point", "filled": True, "size": 45, "tooltip": True},
+             "encoding": {"tooltip": _tooltip("run", "epoch", "of", accuracy=".2f")}},
+        ],
     )  # fmt: skip
 
 
