@@ -90,7 +90,8 @@ class TestBatchNormRule:
 
 class TestRunningRange:
     def test_first_batch_sets_then_moves(self) -> None:
-        clip = RunningClip(momentum=0.25).train()
+        clip = RunningClip().train()
+        clip.momentum = 0.25
         assert clip(torch.tensor([-4.0, 2.0])) == 4.0
         assert clip(torch.tensor([8.0])) == 5.0  # 4 + 0.25 * (8 - 4)
         clip.eval()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import dbq
-from dbq.activations import RunningClip
+from dbq.activations import Follower, RunningClip
 from dbq.errors import DbqError
 
 IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
@@ -188,3 +188,34 @@ class TestTemperatureSchedule:
         dbq.prepare(net, "dbq-1t", IMAGE)
         with pytest.raises(DbqError, match="expected start > 0"):
             dbq.TemperatureSchedule(net, 0, 1)
+
+
+class TestFollowers:
+    """What `calibrate` does to each rule for activations that looks at the batches."""
+
+    @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
+    def test_forgotten_if_estimated_and_kept_if_learned(self, clip: dbq.plan.Clip) -> None:
+        net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.ReLU(), nn.Conv2d(8, 4, 1))
+        dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
+        followers = [m for m in net.modules() if isinstance(m, Follower)]
+        assert [m.is_learned for m in followers] == [False, clip == "lsq"]  # the image has a range
+        assert not any(m.has_seen for m in followers)
+        dbq.calibrate(net, [IMAGE])
+        assert all(m.has_seen for m in followers)
+        once = [copy.deepcopy(m.state_dict()) for m in followers]
+        dbq.calibrate(net, [5 * IMAGE])
+        for follower, state in zip(followers, once, strict=True):
+            for key, value in state.items():
+                moved = not torch.equal(follower.state_dict()[key], value)
+                assert moved is not follower.is_learned, key
+        assert {m.momentum for m in followers} == {0.1}
+
+    @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
+    def test_an_error_leaves_them_as_they_were(self, clip: dbq.plan.Clip) -> None:
+        net = network()
+        dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
+        before = copy.deepcopy(net.state_dict())
+        with pytest.raises(DbqError, match="expected a tensor"):
+            dbq.calibrate(net, [IMAGE, "no batch"])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key

@@ -67,17 +67,36 @@ class ConstantClip(nn.Module):
         return f"{float(self.clip):g}"
 
 
-class RunningClip(nn.Module):
-    """c follows the largest |x| of the batches seen in train() or by `dbq.calibrate`.
+class Follower(nn.Module):
+    """What follows the tensors that pass it in train(), of which `dbq.calibrate` makes it think anew.
+
+    `momentum` is the weight of the newest batch. Where batches only give a parameter its first value,
+    `is_learned` says so: that value is then the gradient's, and calibrating leaves it alone.
+    """
+
+    momentum = 0.1
+    is_learned = False
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether any batch has left a trace."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        raise NotImplementedError
+
+
+class RunningClip(Follower):
+    """c follows the largest |x| of the batches seen.
 
     Until one has been seen, each tensor is clipped at its own largest value.
     """
 
     limit: Tensor
 
-    def __init__(self, momentum: float = 0.1) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.momentum = momentum
         self.register_buffer("limit", torch.zeros(()))
 
     @torch.no_grad()
@@ -93,6 +112,10 @@ class RunningClip(nn.Module):
             self.limit.copy_(torch.where(self.limit > 0, moved, largest))
         clip = torch.where(self.limit > 0, self.limit, largest)
         return clip.clamp(min=SMALLEST_CLIP)
+
+    @property
+    def has_seen(self) -> bool:
+        return bool(self.limit > 0)
 
     def reset(self) -> None:
         self.limit.zero_()

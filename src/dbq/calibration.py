@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.activations import BatchNorm, RunningClip
+from dbq.activations import BatchNorm, Follower
 from dbq.errors import DbqError
-from dbq.quantizers.lqnet import LqNetInputQuantizer
-from dbq.quantizers.lsq import LsqInputQuantizer
 from dbq.roles import evaluating
 
 
@@ -35,9 +33,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
     if isinstance(batches, Tensor):
         raise DbqError("calibrate takes batches, not one tensor: give a list of them, [images]")
     norms = [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]
-    clips = [m for m in model.modules() if isinstance(m, RunningClip | LqNetInputQuantizer)]
-    steps = [m for m in model.modules() if isinstance(m, LsqInputQuantizer)]
-    before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *clips)]
+    followers = [m for m in model.modules() if isinstance(m, Follower)]
+    before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *followers)]
     count = 0
     try:
         with evaluating(model):
@@ -45,14 +42,13 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
                 norm.reset_running_stats()
                 norm.momentum = None  # None means: a plain average
                 norm.train()
-            for clip in clips:
-                clip.reset()
-                clip.train()
-            for step in steps:
-                step.train()  # the first batch gives a step to those that have none
+            for follower in followers:
+                if not follower.is_learned:
+                    follower.reset()
+                follower.train()
             for count, batch in enumerate(batches, start=1):
-                for clip in clips:
-                    clip.momentum = 1 / count  # a plain average here too
+                for follower in followers:
+                    follower.momentum = 1 / count  # a plain average here too
                 model(*_arguments(batch, inputs))
             if not count:
                 raise DbqError("calibrate got no batches: give at least one")
@@ -69,10 +65,9 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
 
 
 def _reached(module: nn.Module) -> bool:
-    if isinstance(module, LqNetInputQuantizer):
-        return bool(module.basis.any())
-    seen = module.limit if isinstance(module, RunningClip) else module.num_batches_tracked
-    return bool(seen > 0)  # type: ignore[operator]
+    if isinstance(module, Follower):
+        return module.has_seen
+    return bool(module.num_batches_tracked > 0)  # type: ignore[operator]
 
 
 def _arguments(batch: Any, inputs: int) -> list[Tensor]:

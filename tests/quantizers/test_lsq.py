@@ -139,7 +139,7 @@ def test_inputs_learn_a_step_from_the_first_training_batch(bits: int, signed: bo
     low, high = quantizer.code_range
     start = 2 * sum(abs(v) for v in x.flatten().tolist()) / x.numel() / math.sqrt(high)
     untrained = quantizer.eval()(x)
-    assert not quantizer.initialised
+    assert not quantizer.has_seen
     assert math.isclose(quantizer.scale(x).item(), start, rel_tol=1e-12)
     quantizer.train()
     # the sum of a batch is taken in float32: 2^-24 relative, and a little for its additions
@@ -169,7 +169,7 @@ def test_inputs_before_and_after_loading() -> None:
     x = torch.randn(4, 8).relu()
     quantizer = LsqInputQuantizer(Precision("fixed", 3), signed=False)
     quantizer.train()(torch.zeros(2, 8))
-    assert not quantizer.initialised, "a batch of zeros says nothing"
+    assert not quantizer.has_seen, "a batch of zeros says nothing"
     quantizer(x)
     fresh = LsqInputQuantizer(Precision("fixed", 3), signed=False)
     fresh.load_state_dict(quantizer.state_dict())

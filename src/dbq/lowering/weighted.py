@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from dbq.activations import BatchNorm, InputQuantizer, RunningClip
+from dbq.activations import BatchNorm, Follower, InputQuantizer
 from dbq.errors import LoweringError
 from dbq.layers import QuantConv2d, QuantLinear
 from dbq.lowering.moving import is_flattened
@@ -137,8 +137,7 @@ def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "
             f"{PLANS}"
         )
-    unseen = isinstance(quantizer.clip, RunningClip) and not quantizer.clip.limit > 0
-    if unseen or not getattr(quantizer, "initialised", True):
+    if not all(m.has_seen for m in quantizer.modules() if isinstance(m, Follower)):
         raise LoweringError(
             f"{name} has seen no data, so the range of its input is not known: train the network, "
             "or call dbq.calibrate(model, batches)"

@@ -30,8 +30,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
+from dbq.activations import Follower
 from dbq.precision import Precision
 from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
 from dbq.quantizers.qem import alone, fit, nearest_codes, patterns, places, qem
@@ -81,7 +82,7 @@ class LqNetQuantizer(HardQuantizer):
         return nearest_codes(rows, basis, self.patterns), basis
 
 
-class LqNetInputQuantizer(nn.Module):
+class LqNetInputQuantizer(Follower):
     """Quantizer of the tensor a layer reads: 2^b levels from one basis, which follows the batches.
 
     >>> quantizer = LqNetInputQuantizer(Precision("fixed", 2), signed=False)
@@ -95,7 +96,6 @@ class LqNetInputQuantizer(nn.Module):
     def __init__(self, precision: Precision, signed: bool) -> None:
         super().__init__()
         self.precision, self.signed = precision, signed
-        self.momentum = 0.1
         self.register_buffer("basis", torch.zeros(1, precision.size))  # zeros: no batch was seen
         self.register_buffer("patterns", patterns(precision.size, signed), persistent=False)
 
@@ -107,7 +107,7 @@ class LqNetInputQuantizer(nn.Module):
 
     def _follow(self, x: Tensor) -> Tensor:
         """The basis to quantize x with; in train(), the one that is kept moves on."""
-        basis, unseen = self.basis.clone(), not self.basis.any()
+        basis, unseen = self.basis.clone(), not self.has_seen
         if not x.numel() or not (unseen or self.training):
             return basis
         rows = sample(x).to(basis.dtype).unsqueeze(0)
@@ -119,8 +119,11 @@ class LqNetInputQuantizer(nn.Module):
             self.basis.copy_(basis.lerp(best, self.momentum))
         return basis
 
+    @property
+    def has_seen(self) -> bool:
+        return bool(self.basis.any())
+
     def reset(self) -> None:
-        """Forget all batches."""
         self.basis.zero_()
 
     def extra_repr(self) -> str:

@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dbq.activations import InputQuantizer
+from dbq.activations import Follower, InputQuantizer
 from dbq.precision import Precision
 from dbq.quantizers.learned import positive
 from dbq.quantizers.weights import WeightQuantizer, check_finite, require_size, working_type
@@ -88,8 +88,8 @@ class LsqQuantizer(WeightQuantizer):
         return self._step(weight).reshape(-1, 1).expand(self.kernels, 1)
 
 
-class LsqInputQuantizer(InputQuantizer):
-    """Fixed-point activations with a learned step; a step of zero has not been initialised yet.
+class LsqInputQuantizer(Follower, InputQuantizer):
+    """Fixed-point activations with a learned step, which the first batch initialises.
 
     >>> quantizer = LsqInputQuantizer(Precision("fixed", 2), signed=False)
     >>> _ = quantizer(torch.full((1, 4), 3.0))
@@ -97,24 +97,25 @@ class LsqInputQuantizer(InputQuantizer):
     3.4641
     """
 
+    is_learned = True
+
     def __init__(self, precision: Precision, signed: bool) -> None:
         super().__init__(precision, signed, clip=nn.Identity())  # the step says where to clip
         self.step = nn.Parameter(torch.zeros(()))
 
     @property
-    def initialised(self) -> bool:
+    def has_seen(self) -> bool:
         return bool(self.step != 0)
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Forget the step: the next batch in train() gives a new one."""
         self.step.zero_()
 
     def scale(self, x: Tensor) -> Tensor:
         return self._step(x).detach()
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and not self.initialised:
+        if self.training and not self.has_seen:
             self._initialise(x)
         features = x.numel() / max(1, len(x))
         return round_and_clip(x, self._step(x), self.code_range, features)
@@ -122,7 +123,7 @@ class LsqInputQuantizer(InputQuantizer):
     def _step(self, x: Tensor) -> Tensor:
         """With its gradient; a tensor seen before any training has the step that suits it."""
         step: Tensor = self.step
-        if not self.initialised:
+        if not self.has_seen:
             step = initial_step(x.detach().abs().mean(), self.code_range[1])
         return positive(step, SMALLEST_STEP).to(working_type(x))
 
