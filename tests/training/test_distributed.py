@@ -72,6 +72,17 @@ def test_without_synchronised_batch_norm_they_do_not(tiny: Path, tmp_path: Path)
     assert found["top5"] == said["top5"]
 
 
+def test_a_method_that_freezes_layers_while_it_trains(tiny: Path, tmp_path: Path) -> None:
+    """UNIQ's frozen layers have no gradient any more, which must not make the processes part."""
+    uniq = ("--set", "quantize.method=uniq", "--set", "quantize.precision=4b")
+    finished(torchrun(2, dbq_train(tiny, tmp_path, *SYNC, *uniq)))
+    said = json.loads((tmp_path / "result.json").read_text())
+    with single_thread():
+        found = evaluate_file(tmp_path)
+    # Each process counted half of the images: the same sum only if both have the network kept here.
+    assert (found["top1"], found["top5"]) == (said["top1"], said["top5"])
+
+
 def test_resumed_by_another_number_of_processes(tiny: Path, tmp_path: Path) -> None:
     with single_thread():
         recipe = tiny_recipe(tiny, "machine.sync_bn=true", "machine.checkpoint_minutes=0")
