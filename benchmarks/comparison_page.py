@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 TITLES = {
@@ -24,24 +24,46 @@ NAMES = {
 }
 
 Found = dict[str, Any]
+Entry = dict[str, Any]
 
 
-def comparison_table(found: Found) -> Iterator[str]:
-    yield (
-        "| method | weights | top-1 | best epoch | paper | C_C, 10⁹ FA | C_S, 10⁹ FA | C_R, Mb "
-        "| C_M, Mb | training step x float |"
-    )
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+def _amount(metric: str, unit: float, digits: int) -> Callable[[Entry], str]:
+    return lambda entry: f"{entry['cost'][metric] / unit:.{digits}f}"
+
+
+def _if_known(key: str) -> Callable[[Entry], str]:
+    return lambda entry: "" if entry[key] is None else f"{entry[key]:.2f}"
+
+
+COLUMNS: dict[str, Callable[[Entry], str]] = {
+    "method": lambda entry: NAMES[entry["name"].partition("-")[0]],
+    "weights": lambda entry: entry["name"].partition("-")[2] or "32b",
+    "top-1": _if_known("top1"),
+    "best epoch": _if_known("best_top1"),
+    "paper": _if_known("paper_top1"),
+    "C_C, 10⁹ FA": _amount("C_C", 1e9, 3),
+    "C_S, 10⁹ FA": _amount("C_S", 1e9, 3),
+    "C_R, Mb": _amount("C_R", 1e6, 2),
+    "C_M, Mb": _amount("C_M", 1e6, 2),
+    "training step x float": _if_known("step_ratio"),
+}
+IN_README = (
+    "method",
+    "weights",
+    "top-1",
+    "paper",
+    "C_S, 10⁹ FA",
+    "C_M, Mb",
+    "training step x float",
+)
+
+
+def comparison_table(found: Found, columns: Iterable[str] = COLUMNS) -> Iterator[str]:
+    chosen = [c for c in columns if any(COLUMNS[c](entry) for entry in found["entries"])]
+    yield f"| {' | '.join(chosen)} |"
+    yield "|---" * len(chosen) + "|"
     for entry in found["entries"]:
-        method, _, precision = entry["name"].partition("-")
-        cost, ratio, paper = entry["cost"], entry["step_ratio"], entry["paper_top1"]
-        adders = " | ".join(f"{cost[key] / 1e9:.3f}" for key in ("C_C", "C_S"))
-        bits = " | ".join(f"{cost[key] / 1e6:.2f}" for key in ("C_R", "C_M"))
-        yield (
-            f"| {NAMES[method]} | {precision or '32b'} | {entry['top1']:.2f} | {entry['best_top1']:.2f} "
-            f"| {'' if paper is None else f'{paper:.2f}'} | {adders} | {bits} "
-            f"| {'' if ratio is None else f'{ratio:.2f}'} |"
-        )
+        yield f"| {' | '.join(COLUMNS[column](entry) for column in chosen)} |"
 
 
 def conditions(found: Found) -> str:
@@ -69,7 +91,7 @@ def summary_section(found: dict[str, Found]) -> list[str]:
         "",
     ]
     for name, data in found.items():
-        lines += [f"{TITLES[name]}: {conditions(data)}", "", *comparison_table(data), ""]
+        lines += [f"{TITLES[name]}: {conditions(data)}", "", *comparison_table(data, IN_README), ""]
         lines += not_trained(data)
     lines += ["What this does and does not show: [docs/comparison.md](docs/comparison.md).", ""]
     return lines
