@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from photographs import write_photograph
 from PIL import Image
 from typer.testing import CliRunner
 
 from dbq.cli import app
-from dbq.data import DataOptions, load_data
+from dbq.data import DataOptions, load_data, views
+from dbq.data.views import centre_view
 from dbq.deployment import program_of_run
-from dbq.fileformat import load_program
+from dbq.fileformat import load_program, save
+from dbq.image_files import read_image
 from dbq.recipe import load_recipe
 from dbq.runtime import reference
 from dbq.training.evaluate_file import evaluate_file
@@ -63,6 +67,29 @@ def test_a_larger_image_is_cropped(run: Path, tmp_path: Path) -> None:
     dbq("export", run)
     Image.new("RGB", (40, 24), (255, 0, 0)).save(tmp_path / "wide.jpg")
     assert "wide.jpg\n" in dbq("run", run / "net.dbq", tmp_path / "wide.jpg")
+
+
+def test_photographs_are_seen_as_in_the_test(run: Path, tmp_path: Path) -> None:
+    """To the pixel what the data set's own view gives; and the file says so only where it is so."""
+    photograph = write_photograph(tmp_path / "wide.jpg", 300, 201)
+    for side in (24, 96, 224):
+        view = read_image(photograph, (side, side, 3), views.resize_length(side))
+        assert np.array_equal(view, centre_view(str(photograph), side))
+    plain = read_image(photograph, (96, 96, 3))
+    assert not np.array_equal(plain, read_image(photograph, (96, 96, 3), views.resize_length(96)))
+
+    program = load_program(run / "net.dbq")
+    assert "resize_length" not in program.facts, "digits come in their size"
+    wanted = read_image(photograph, (8, 8, 3), 9)
+    said = replace(program, facts={**program.facts, "resize_length": 9})
+    save(said, tmp_path / "said.dbq")
+    (row,) = json.loads(dbq("run", tmp_path / "said.dbq", photograph, "--top", "1", "--json"))
+    assert np.float32(row["top"][0]["logit"]) == reference.run(said, wanted[None])[0].max()
+    for length in (7, 33, 10**9, -1, 9.5, "9", True):
+        save(
+            replace(program, facts={**program.facts, "resize_length": length}), tmp_path / "bad.dbq"
+        )
+        assert "resize_length is" in dbq("run", tmp_path / "bad.dbq", photograph, fails=True)
 
 
 def test_inspect_and_bench(run: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dbq.errors import FileFormatError
 from dbq.terminal import JsonOption, print_json
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -93,7 +94,7 @@ def run(
 ) -> None:
     """Classify images with a .dbq file.
 
-    An image of another size is scaled and cropped to the network's.
+    An image of another size is scaled and its centre cropped, as in the test of the network's data set.
 
     \b
     Examples:
@@ -106,7 +107,8 @@ def run(
     from dbq.runtime.native import load
 
     with load(file, threads) as net:
-        logits = net(np.stack([read_image(path, net.input_shape) for path in images]))
+        length = _resize_length(net.facts, max(net.input_shape[:2]))
+        logits = net(np.stack([read_image(path, net.input_shape, length) for path in images]))
         names = net.facts.get("classes") or [str(k) for k in range(logits.shape[1])]
     rows: list[dict[str, Any]] = []
     for path, scores in zip(images, logits, strict=True):
@@ -120,6 +122,16 @@ def run(
         typer.echo(f"{row['image']}")
         for each in row["top"]:
             typer.echo(f"  {each['logit']:9.3f}  {each['class']}")
+
+
+def _resize_length(facts: dict[str, Any], side: int) -> int:
+    """What `read_image` takes; 0 if the file does not say. It may come from anyone, so is checked."""
+    length = facts.get("resize_length", 0)
+    if type(length) is not int or not (length == 0 or side <= length <= 4 * side):
+        raise FileFormatError(
+            f"the file's resize_length is {length!r}; expected {side} to {4 * side}: export it again"
+        )
+    return length
 
 
 def bench(

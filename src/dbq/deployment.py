@@ -49,6 +49,9 @@ def program_of_run(path: Path, data: str = "") -> Program:
         "epoch": facts["epoch"],
         "classes": classes,
     }
+    resize_length = DATASETS[recipe.data.name].resize_length
+    if resize_length:
+        origin["resize_length"] = resize_length(examples.shape[-1])
     return replace(program, facts={**program.facts, **origin})
 
 

@@ -51,6 +51,8 @@ class DataSet:
     prepare: Callable[[Path, Progress], str]
     layout: str = ""  # which files must be where; empty: it needs no directory
     any_size: bool = False  # whether data.image_size may be another than `size`
+    # What the shorter side of a test image becomes before its centre is cropped, by the crop's side.
+    resize_length: Callable[[int], int] | None = None
 
 
 DATASETS: dict[str, DataSet] = {
@@ -71,11 +73,13 @@ DATASETS: dict[str, DataSet] = {
         "ILSVRC2012: 1,281,167 photographs and 50,000 to test, 1,000 classes",
         imagenet.SIDE, views.MEAN, views.STD,
         imagenet.load, imagenet.prepare, imagenet.LAYOUT, any_size=True,
+        resize_length=views.resize_length,
     ),
     "visual_wake_words": DataSet(
         "COCO's 123,287 photographs, with a person or without",
         wake_words.SIDE, views.MEAN, views.STD,
         wake_words.load, wake_words.prepare, wake_words.LAYOUT, any_size=True,
+        resize_length=views.resize_length,
     ),
 }  # fmt: skip
 

@@ -18,7 +18,6 @@ from dbq.data.split import Batch, Split, normalise
 from dbq.data.views import (
     MEAN,
     STD,
-    Pixels,
     UnreadableImageError,
     centre_view,
     random_view,
@@ -26,6 +25,7 @@ from dbq.data.views import (
 )
 from dbq.data_options import DataOptions
 from dbq.errors import DataError, first_line
+from dbq.image_files import Pixels
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM)
 

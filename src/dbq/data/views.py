@@ -11,17 +11,14 @@ import math
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbq.errors import DataError, first_line
+from dbq.image_files import BILINEAR, Pixels, centre_of_resized, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Pixels = NDArray[np.uint8]  # [side, side, 3]
-
 CROP, TEST_LENGTH, TRAIN_LENGTHS = 224, 256, (256, 480)
-BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, without importing pillow
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # over ImageNet's training images
 
 
@@ -50,11 +47,12 @@ def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
 
 def centre_view(path: str, side: int) -> Pixels:
     """The centre, by resizing everything: to the bit what accuracies are measured on elsewhere."""
-    image = decode(path)
-    width, height = resized(image.size, scaled(TEST_LENGTH, side))
-    left, top = round((width - side) / 2), round((height - side) / 2)
-    whole = image.resize((width, height), BILINEAR)
-    return np.asarray(whole.crop((left, top, left + side, top + side)))
+    return centre_of_resized(decode(path), resize_length(side), side)
+
+
+def resize_length(side: int) -> int:
+    """What the shorter side becomes before a square of `side` is taken from the centre."""
+    return scaled(TEST_LENGTH, side)
 
 
 def decode(source: str | IO[bytes], at_least: int = 0) -> Image:
@@ -89,16 +87,6 @@ def scaled(length: int, side: int) -> int:
     (256, 206)
     """
     return round(length * side / CROP)
-
-
-def resized(size: tuple[int, int], length: int) -> tuple[int, int]:
-    """Width and height after the shorter one has become `length`.
-
-    >>> resized((500, 375), 256), resized((375, 500), 256)
-    ((341, 256), (256, 341))
-    """
-    shorter = min(size)
-    return int(size[0] * length / shorter), int(size[1] * length / shorter)
 
 
 def crop_of_resized(image: Image, length: int, corner: tuple[int, int], side: int) -> Pixels:
