@@ -52,6 +52,9 @@ def test_gradients(signs: tuple[int, int]) -> None:
     with torch.no_grad():
         quantizer.W_p.fill_(W_p)
         quantizer.W_n.fill_(W_n)
+        quantizer.units.copy_(torch.tensor([[0.3, 0.2]]))
+    u_p, u_n = quantizer.units[0].tolist()
+    assert set(quantizer(w).flatten().tolist()) == {W_p * u_p, 0.0, -W_n * u_n}
     positive, negative = sides(w, 0.05)
     g = G.flatten().tolist()
     d_w, (d_p, d_n) = gradients(quantizer, w, G)
@@ -63,10 +66,12 @@ def test_gradients(signs: tuple[int, int]) -> None:
         d_w.flatten(), torch.tensor(expected, dtype=torch.float64), rtol=1e-14, atol=0
     )
     assert math.isclose(
-        float(d_p), math.fsum(x for x, p in zip(g, positive, strict=True) if p), rel_tol=1e-12
+        float(d_p), u_p * math.fsum(x for x, p in zip(g, positive, strict=True) if p), rel_tol=1e-12
     )
     assert math.isclose(
-        float(d_n), -math.fsum(x for x, n in zip(g, negative, strict=True) if n), rel_tol=1e-12
+        float(d_n),
+        -u_n * math.fsum(x for x, n in zip(g, negative, strict=True) if n),
+        rel_tol=1e-12,
     )
 
 
@@ -92,7 +97,7 @@ def test_two_planes_and_negative_scales() -> None:
     assert codes[0].unique().tolist() == [0, 1]
     assert codes[1].unique().tolist() == [-1, 0]
     assert not (codes[0] * codes[1]).any(), "no weight is in both"
-    assert scales.unique(dim=0).tolist() == [[quantizer.W_p.item(), quantizer.W_n.item()]]
+    assert torch.equal(scales.unique(dim=0), quantizer.units), "the factors are 1 at the start"
     with torch.no_grad():
         quantizer.W_p.neg_()
     assert torch.equal(quantizer.codes(w)[0], -codes[0])
