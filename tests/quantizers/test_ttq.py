@@ -90,6 +90,19 @@ def test_the_scales_have_true_gradients() -> None:
         )  # 120 terms of O(1)
 
 
+def test_a_step_moves_the_levels_as_far_whatever_the_size_of_the_weights() -> None:
+    """Behind the layer is a batch norm, so that only the relation of the levels counts."""
+    w, x = torch.randn(6, 10, dtype=torch.float64), torch.randn(50, 10, dtype=torch.float64)
+    G, found = torch.randn(50, 6, dtype=torch.float64), []
+    for size in (1.0, 0.01):
+        quantizer = fitted(lambda kernels: make(kernels).double(), size * w)
+        y = x @ quantizer(size * w).T
+        torch.autograd.backward(((y - y.mean(0)) / y.std(0) * G).sum())
+        found.append([float(quantizer.W_p.grad), float(quantizer.W_n.grad)])
+    assert min(abs(d) for d in found[0]) > 0.1, "they do move"
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=0)  # sums of 3,000 doubles
+
+
 def test_two_planes_and_negative_scales() -> None:
     w = torch.randn(4, 3, 2, 2)
     quantizer = fitted(make, w)
