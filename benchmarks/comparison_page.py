@@ -146,6 +146,11 @@ def reading(found: dict[str, Found]) -> Iterator[str]:
         "- Costs are those of the cost model: binary branches have no zeros to skip (C_S = C_C), levels "
         "of a table (UNIQ) are counted by their bits, TTQ's two scales as one ternary branch."
     )
+    yield (
+        "- LQ-Net with one bit and XNOR's binary weights have the same forward pass, the sign times the "
+        "mean modulus. They differ by the gradient: XNOR's publication has a factor of about the scale, "
+        "so its weights move a tenth as far in the same epochs."
+    )
     ratios = {e["name"]: e["step_ratio"] for e in found.get("resnet20", {}).get("entries", [])}
     known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     if known:
