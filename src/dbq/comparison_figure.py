@@ -5,19 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dbq.comparison import Comparison
+from dbq.comparison import FLOAT, Comparison
 from dbq.report.charts import accuracy_against_costs
 from dbq.report.drawing import draw
 from dbq.report.facts import METRICS
 
-SHOWN = ("C_C", "C_M")
+SHOWN = ("C_S", "C_M")
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> Path:
     """Write the figure; the suffix of `path`, .svg or .png, says in which format."""
     points: list[dict[str, Any]] = [
-        {"run": e.name, "top1": e.top1, **{metric: getattr(e.cost, metric) for metric in METRICS}}
-        for e in comparison.entries
+        {
+            "run": e.name,
+            "top1": e.top1,
+            "group": {"dbq": "DBQ", FLOAT: FLOAT}.get(e.name.partition("-")[0], "others"),
+            **{metric: getattr(e.cost, metric) for metric in METRICS},
+        }
+        # DBQ first: it has the first colour.
+        for e in sorted(comparison.entries, key=lambda e: not e.name.startswith("dbq"))
     ]
     epochs = f"{comparison.epochs} epoch{'s' if comparison.epochs > 1 else ''}"
     title = f"{comparison.network} on {comparison.data}, {epochs} each"

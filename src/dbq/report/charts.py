@@ -94,8 +94,11 @@ def schedule_curve(runs: Sequence[RunFacts], key: str, title: str) -> Spec | Non
 
 
 def accuracy_against_cost(points: Iterable[Mapping[str, Any]], metric: str) -> Spec:
-    """Points of `run`, `top1` and the four costs; the Pareto front is drawn as a line."""
-    rows = [dict(point) for point in points]
+    """Points of `run`, `top1` and the four costs; the Pareto front is drawn as a line.
+
+    A point's `group` says with which others it shares a colour; without it each has its own.
+    """
+    rows = [{"group": point["run"], **point} for point in points]
     places = {row["run"]: (row[metric], row["top1"]) for row in rows}
     best, heights = front(places), label_heights(places)
     for row in rows:
@@ -103,7 +106,7 @@ def accuracy_against_cost(points: Iterable[Mapping[str, Any]], metric: str) -> S
     across = _number(metric, COSTS[metric], scale={"type": "log", "padding": 30, "nice": False},
                      axis={"format": "~s", "tickCount": 5})  # fmt: skip
     up = _number("top1", "top-1, %", scale={"zero": False, "padding": 12})
-    colour = {**_runs(row["run"] for row in rows), "legend": None}
+    colour = {**_runs(row["group"] for row in rows), "field": "group", "legend": None}
     tooltip = _tooltip("run", top1=".2f", **dict.fromkeys(METRICS, ".4s"))
     return chart(
         f"Accuracy against {COSTS[metric]}: {len(rows)} networks, the Pareto front as a line",
@@ -114,6 +117,9 @@ def accuracy_against_cost(points: Iterable[Mapping[str, Any]], metric: str) -> S
             {"transform": [{"filter": "datum.front"}],
              "mark": {"type": "line", "interpolate": "step-after", "opacity": 0.4, "color": "#888"},
              "encoding": {"x": across, "y": up}},
+            # From a point to its label, where that had to go higher.
+            {"mark": {"type": "rule", "opacity": 0.6},
+             "encoding": {"x": across, "y": up, "y2": {"field": "height"}, "color": colour}},
             {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
              "encoding": {"x": across, "y": up, "color": colour, "tooltip": tooltip}},
             {"mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 10},
