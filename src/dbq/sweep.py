@@ -44,7 +44,7 @@ class Sweep:
 
     >>> sweep = load_sweep("cifar10-vehicles")
     >>> [run.name for run in sweep.runs(Path("out"))][3:6]
-    ['float,width=0.5,seed=0', 'width=0.125,precision=8b,seed=0', 'width=0.125,precision=4b,seed=0']
+    ['float,width=0.5,seed=0', 'width=0.125,precision=8b,seed=0', 'width=0.125,precision=8b,seed=1']
     """
 
     name: str
