@@ -10,6 +10,7 @@ methods side by side; called without --only it then finds everything done and wr
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from dataclasses import dataclass
@@ -58,6 +59,15 @@ def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
     return load_recipe(case.recipe, [data, f"model.weights={out}"])
 
 
+def start_top1(case: Case, runs: Path) -> float:
+    """Accuracy of the float network that all start from."""
+    if case.float_recipe:
+        result = json.loads((runs / case.float_recipe[0] / "result.json").read_text())
+        return float(result["top1"])
+    rows = json.loads((RESULTS / "calibration.json").read_text())["rows"]
+    return float(next(row["top1"] for row in rows if row["plan"] == "fp"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("name", choices=CASES)
@@ -83,6 +93,7 @@ def main() -> None:
     facts = found.to_json()
     del facts["machine"]  # `save` says it
     facts["missing"] = missing if arguments.finished else []
+    facts["start_top1"] = start_top1(case, arguments.runs)
     command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])
     path = save(f"comparison_{arguments.name}", command, methods=case.methods, **facts)
     print(path, draw_comparison(found, RESULTS / f"comparison_{arguments.name}.svg"))

@@ -70,7 +70,7 @@ def conditions(found: Found) -> str:
     epochs = f"{found['epochs']} epoch{'s' if found['epochs'] > 1 else ''}"
     facts = found["machine"]
     return (
-        f"{epochs} each from the same float weights, seed {found['seed']}, recipe "
+        f"{epochs} each from float weights of {found['start_top1']:.2f} %, seed {found['seed']}, recipe "
         f"`{found['recipe']}`, the same rate and batch for all. Machine: {facts['cpu']}, "
         f"{facts['instructions']}, torch {facts['torch']}."
     )
