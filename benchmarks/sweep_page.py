@@ -293,7 +293,7 @@ def sweep_page(found: Found) -> str:
         "for all widths and precisions.",
         f"- {width_buys(every)}",
         f"- A difference of two single networks has a standard error of {typical_error(every):.2f} "
-        "points from the number of test images alone; the seeds vary the order of images and augmentation of "
-        "the quantized runs, not their common float baseline.",
+        "points from the number of test images alone; the seeds vary the order of images and "
+        "augmentation of the quantized runs, not their common float baseline.",
     ]
     return "\n".join(lines) + "\n"
