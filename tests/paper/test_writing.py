@@ -15,7 +15,7 @@ from dbq.cli import app
 from dbq.comparison import parse_all
 from dbq.paper.figures import TEMPERATURES, staircase
 from dbq.paper.tables import paper_tables
-from dbq.paper.writing import our_accuracies, write_paper
+from dbq.paper.writing import _accuracies, our_accuracies, write_paper
 from dbq.precision import Precision
 from dbq.quantizers.branch import BranchQuantizer
 from dbq.recipe import load_recipe
@@ -37,7 +37,9 @@ def test_every_table_is_there_with_every_figure(written: Path) -> None:
         assert number in text
     data = {table["key"]: table for table in json.loads((written / "tables.json").read_text())}
     for table in paper_tables():
-        assert {k: v for k, v in data[table.key].items() if k != "ours_top1"} == table.to_json()
+        assert {
+            k: v for k, v in data[table.key].items() if k != "ours_epochs_top1"
+        } == table.to_json()
         section = text.partition(table.title)[2].partition("\n## ")[0].splitlines()
         rows = [row for row in section if row.startswith("|")][2:]
         for line, row in zip(table.lines, rows, strict=True):
@@ -55,7 +57,8 @@ def test_without_runs_only_the_motivation_is_drawn(written: Path) -> None:
 
 
 def facts(network: str, data: str, plan: str, top1: float) -> RunFacts:
-    return RunFacts("r", "", "", network, data, plan, {"top1": top1}, [], [], {}, [], None)
+    result = {"top1": top1, "epochs": 6}
+    return RunFacts("r", "", "", network, data, plan, result, [], [], {}, [], None)
 
 
 def test_accuracies_go_to_the_row_of_their_plan() -> None:
@@ -66,9 +69,9 @@ def test_accuracies_go_to_the_row_of_their_plan() -> None:
         facts("mobilenet_v1", "imagenet", "dbq-2t-4", 70.0),
     ]
     tables = {table.key: table for table in paper_tables()}
-    assert our_accuracies(tables["resnet20"], runs) == {"DBQ-2T": [91.5, 91.7]}
-    assert our_accuracies(tables["mobilenet_v1"], runs) == {"DBQ-2T-4": [70.0]}
-    assert our_accuracies(tables["comparison"], runs) == {"DBQ-2T": [70.0]}
+    assert our_accuracies(tables["resnet20"], runs) == {"DBQ-2T": [(6, 91.5), (6, 91.7)]}
+    assert our_accuracies(tables["mobilenet_v1"], runs) == {"DBQ-2T-4": [(6, 70.0)]}
+    assert our_accuracies(tables["comparison"], runs) == {"DBQ-2T": [(6, 70.0)]}
     assert our_accuracies(tables["operations"], runs) == {}
 
 
@@ -84,8 +87,15 @@ def test_another_method_is_not_ours() -> None:
         )
     ]
     assert our_accuracies(next(t for t in paper_tables() if t.key == "resnet20"), runs) == {
-        "LQNet-1B": [93.0], "LQNet-2B": [92.0], "DBQ-1T": [95.0], "DBQ-2T": [91.0],
+        "LQNet-1B": [(6, 93.0)], "LQNet-2B": [(6, 92.0)], "DBQ-1T": [(6, 95.0)],
+        "DBQ-2T": [(6, 91.0)],
     }  # fmt: skip
+
+
+def test_accuracies_say_how_long_they_took() -> None:
+    found = [(6, 91.5), (2, 90.0), (6, 91.25)]
+    assert list(_accuracies(found)) == ["**91.50**, **91.25** (6 epochs)", "**90.00** (2 epochs)"]
+    assert list(_accuracies([(1, 88.0)])) == ["**88.00** (1 epoch)"]
 
 
 def test_the_drawn_staircase_is_equation_4() -> None:

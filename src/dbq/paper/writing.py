@@ -39,22 +39,25 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     drawn = [(f"{name}.svg", spec) for name, spec in figures(runs, networks)]
     files = [draw(spec, out / name) for name, spec in drawn]
     text = "\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
-    data = [{**table.to_json(), "ours_top1": our_accuracies(table, runs)} for table in tables]
+    data = [
+        {**table.to_json(), "ours_epochs_top1": our_accuracies(table, runs)} for table in tables
+    ]
     for name, content in (("tables.md", text), ("tables.json", json.dumps(data, indent=1))):
         write_atomically(out / name, (content + "\n").encode())
         files.append(out / name)
     return files
 
 
-def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[float]]:
-    """By label, the accuracies of the runs that did what a row of the table is about."""
-    found: dict[str, list[float]] = {}
+def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tuple[int, float]]]:
+    """By label, epochs and top-1 of the runs that did what a row of the table is about."""
+    found: dict[str, list[tuple[int, float]]] = {}
     source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
     for row in source.rows if source else ():
         if row.plan is None:
             continue
         wanted = (row.network, DATA.get(table.key, "imagenet"), row.plan.name)
-        mine = [run.result["top1"] for run in runs if (run.network, run.data, run.plan) == wanted]
+        same = [run.result for run in runs if (run.network, run.data, run.plan) == wanted]
+        mine = [(result["epochs"], result["top1"]) for result in same]
         if mine:
             found[row.label] = mine
     return found
@@ -84,7 +87,7 @@ def _page(
         yield f"{description}."
 
 
-def _table(table: Table, ours: dict[str, list[float]]) -> Iterator[str]:
+def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[str]:
     units = [f" [{unit}]" if unit else "" for unit in table.units]
     heads = [c + unit for c, unit in zip(table.columns, units, strict=True)]
     with_accuracy = any(line.top1 for line in table.lines)
@@ -95,7 +98,7 @@ def _table(table: Table, ours: dict[str, list[float]]) -> Iterator[str]:
     yield _row(["---"] * (1 + len(accuracy) + len(heads)))
     notes: list[str] = []
     for line in table.lines:
-        mine = ", ".join(f"**{top1:.2f}**" for top1 in ours.get(line.label, []))
+        mine = "; ".join(_accuracies(ours.get(line.label, [])))
         if line.note and line.note not in notes:
             notes.append(line.note)
         mark = f" ({notes.index(line.note) + 1})" if line.note else ""
@@ -104,6 +107,13 @@ def _table(table: Table, ours: dict[str, list[float]]) -> Iterator[str]:
     for i, note in enumerate(notes, 1):
         yield ""
         yield f"({i}) {note}"
+
+
+def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
+    """Together where they took equally many epochs; longer runs are better ones."""
+    for epochs in dict.fromkeys(epochs for epochs, _ in found):
+        numbers = ", ".join(f"**{top1:.2f}**" for e, top1 in found if e == epochs)
+        yield f"{numbers} ({epochs} epoch{'s' if epochs > 1 else ''})"
 
 
 def _figure(figure: Any) -> str:
