@@ -107,7 +107,7 @@ def test_the_drawn_staircase_is_equation_4() -> None:
     alpha = sorted(quantizer.alpha[1].abs().tolist(), reverse=True)
     levels = sorted(a * alpha[0] + b * alpha[1] for a in (-1, 0, 1) for b in (-1, 0, 1))
     t = sorted(quantizer.t[1].tolist())
-    gamma_1, gamma_2 = float(quantizer.gamma_1[1]), float(quantizer.gamma_2[1])
+    gamma_1, gamma_2 = (float(g.detach()[1]) for g in (quantizer.gamma_1, quantizer.gamma_2))
 
     def soft(w: float, temperature: float) -> float:
         steps = torch.sigmoid(temperature * (gamma_1 * w - torch.tensor(t, dtype=torch.double)))
