@@ -10,10 +10,12 @@ from statistics import mean
 from typing import Any
 
 from dbq.atomic import write_atomically
+from dbq.lock import only_one
 from dbq.sweep import Run, Sweep, Values
 from dbq.text import as_text, plain_table, short
 
 RECORD = "sweep.json"
+LOCK = "outcome.lock"  # two processes may come to the end of a sweep at the same moment
 COSTS = ("C_C", "C_S", "C_R", "C_M")
 
 
@@ -95,7 +97,8 @@ class Outcome:
 
     def write(self, out: Path) -> None:
         text = json.dumps(self.to_json(), indent=1) + "\n"
-        write_atomically(out / RECORD, text.encode())
+        with only_one(out / LOCK):
+            write_atomically(out / RECORD, text.encode())
 
     def __str__(self) -> str:
         keys = self.sweep.keys

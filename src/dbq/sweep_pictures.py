@@ -6,21 +6,22 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from dbq.lock import only_one
 from dbq.report import charts
 from dbq.report.drawing import draw
 from dbq.report.page import write_report
 from dbq.report.pareto import front
-from dbq.sweep_outcome import Outcome, Point
+from dbq.sweep_outcome import LOCK, Outcome, Point
 
 SHOWN = ("C_S", "C_R", "C_M")
 
 
 def draw_sweep(outcome: Outcome, out: Path) -> list[Path]:
     """Write sweep.svg and report.html into `out`; returns both."""
-    figure = draw(sweep_figure(outcome), out / "sweep.svg")
-    page = out / "report.html"
-    title = f"{outcome.sweep.name}: {outcome.sweep.about}"
-    write_report([Path(row.run) for row in outcome.rows], page, title)
+    page, title = out / "report.html", f"{outcome.sweep.name}: {outcome.sweep.about}"
+    with only_one(out / LOCK):
+        figure = draw(sweep_figure(outcome), out / "sweep.svg")
+        write_report([Path(row.run) for row in outcome.rows], page, title)
     return [figure, page]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +88,22 @@ def test_fewer_keys(sweep: Sweep, tmp_path: Path) -> None:
     assert [p["top1"] for p in points["data"]["values"]] == [80.5]
     assert "shape" not in points["encoding"]
     assert "<svg" in draw(figure, tmp_path / "s.svg").read_text()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from dbq.sweep import Sweep
+from dbq.sweep_outcome import Outcome
+
+for _ in range(150):
+    Outcome(Sweep("s", "r"), (), {}, ("a run",)).write(Path(sys.argv[1]))
+"""
+
+
+def test_two_that_come_to_the_end_at_once(tmp_path: Path) -> None:
+    """Both write sweep.json: neither is in the other's way, and what is there is whole."""
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    writers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [writer.communicate()[1] for writer in writers] == ["", ""]
+    assert json.loads((tmp_path / "sweep.json").read_text())["unfinished"] == ["a run"]
