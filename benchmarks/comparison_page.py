@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from dbq.text import counted
+
 TITLES = {
     "resnet20": "ResNet-20, weights only",
     "mobilenet_v1": "MobileNetV1 0.5 at 32x32, pointwise layers; all else 8 bit",
@@ -67,7 +69,7 @@ def comparison_table(found: Found, columns: Iterable[str] = COLUMNS) -> Iterator
 
 
 def conditions(found: Found) -> str:
-    epochs = f"{found['epochs']} epoch{'s' if found['epochs'] > 1 else ''}"
+    epochs = counted(found["epochs"], "epoch")
     facts = found["machine"]
     return (
         f"{epochs} each from float weights of {found['start_top1']:.2f} %, seed {found['seed']}, recipe "
@@ -83,8 +85,6 @@ def not_trained(found: Found) -> list[str]:
 
 
 def summary_section(found: dict[str, Found]) -> list[str]:
-    if not found:
-        return []
     lines = [
         "Other methods in the same harness: CIFAR-10, top-1 in % of the hard network on all 10,000 test "
         "images.",
@@ -107,8 +107,6 @@ def comparison_page(found: dict[str, Found]) -> str:
         "network on all 10,000 test images of CIFAR-10, after the last epoch and in the best one.",
         "",
     ]
-    if not found:
-        lines += ["The comparisons have not been run to their end yet: `make results` does it.", ""]
     for name, data in found.items():
         lines += [
             f"## {TITLES[name]}",
@@ -151,7 +149,7 @@ def reading(found: dict[str, Found]) -> Iterator[str]:
         "mean modulus. They differ by the gradient: XNOR's publication has a factor of about the scale, "
         "so its weights move a tenth as far in the same epochs."
     )
-    ratios = {e["name"]: e["step_ratio"] for e in found.get("resnet20", {}).get("entries", [])}
+    ratios = {e["name"]: e["step_ratio"] for e in found["resnet20"]["entries"]}
     known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     if known:
         lq = ", ".join(f"{n} {r:.2f}x" for n, r in known.items() if n.startswith("lqnet"))

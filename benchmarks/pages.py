@@ -49,10 +49,8 @@ def result(name: str) -> dict[str, Any]:
 
 
 def comparisons() -> dict[str, dict[str, Any]]:
-    """The comparisons that were made, by network."""
-    names = ("resnet20", "mobilenet_v1")
-    made = [name for name in names if (ROOT / "results" / f"comparison_{name}.json").exists()]
-    return {name: result(f"comparison_{name}") for name in made}
+    """By network."""
+    return {name: result(f"comparison_{name}") for name in comparison_page.TITLES}
 
 
 def of_group(rows: list[Row], group: str) -> dict[str, list[Row]]:

@@ -25,7 +25,7 @@ from dbq.paper.printed import resnet20_top1
 from dbq.precision import MAX_BITS, Precision
 from dbq.quantizers import QUANTIZERS
 from dbq.recipe import QuantizeOptions, Recipe
-from dbq.text import as_text, plain_table, short
+from dbq.text import as_text, counted, plain_table, short
 from dbq.training.build import quantized_network
 from dbq.training.learner import Learner
 from dbq.training.order import derive, epoch_batches
@@ -74,11 +74,10 @@ class Contestant:
         if self.method == FLOAT:
             calibrate = base.quantize.calibrate
             return replace(base, name=name, quantize=QuantizeOptions("fp", calibrate=calibrate))
-        plan = replace(base, quantize=replace(base.quantize, precision="", method="")).plan
-        if not plan.has_weights("ternary"):
+        if not base.base_plan.has_weights("ternary"):
             raise RecipeError(
-                f"plan {plan.name} of recipe {base.name} has no ternary layer, so there is nothing to "
-                "compare methods on"
+                f"plan {base.base_plan.name} of recipe {base.name} has no ternary layer, so there is "
+                "nothing to compare methods on"
             )
         own = self.method == (base.quantize.method or "dbq")
         options = base.quantize.options if own else {}
@@ -150,7 +149,7 @@ class Comparison:
             costs = (e.cost.C_C, e.cost.C_S, e.cost.C_R, e.cost.C_M)
             table.add_row(e.name, f"{e.top1:.2f}", f"{e.best_top1:.2f}", *map(short, costs), step,
                           paper)  # fmt: skip
-        epochs = f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}"
+        epochs = counted(self.epochs, "epoch")
         return as_text(
             f"{self.network} on {self.data}, {epochs} each, seed {self.seed} (recipe {self.recipe})",
             table,
@@ -237,9 +236,7 @@ def known_ratios(out: Path) -> dict[str, float]:
 
 def _paper(recipe: Recipe, name: str) -> float | None:
     """The paper's accuracy of a contestant, where it has one: weights-only ResNet-20."""
-    weights_only = all(
-        rule.input.is_float for rule in (recipe.plan.default, *recipe.plan.roles.values())
-    )
+    weights_only = all(rule.input.is_float for rule in recipe.plan.rules)
     if (recipe.model.name, recipe.data.name) != ("resnet20", "cifar10") or not weights_only:
         return None
     return resnet20_top1(name)

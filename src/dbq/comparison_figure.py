@@ -9,6 +9,7 @@ from dbq.comparison import FLOAT, Comparison
 from dbq.report.charts import accuracy_against_costs
 from dbq.report.drawing import draw
 from dbq.report.facts import METRICS
+from dbq.text import counted
 
 SHOWN = ("C_S", "C_M")
 
@@ -25,6 +26,6 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
         # DBQ first: it has the first colour.
         for e in sorted(comparison.entries, key=lambda e: not e.name.startswith("dbq"))
     ]
-    epochs = f"{comparison.epochs} epoch{'s' if comparison.epochs > 1 else ''}"
+    epochs = counted(comparison.epochs, "epoch")
     title = f"{comparison.network} on {comparison.data}, {epochs} each"
     return draw(accuracy_against_costs(points, SHOWN, title), path)

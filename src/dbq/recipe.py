@@ -155,16 +155,20 @@ class Recipe:
                     )
 
     @property
-    def plan(self) -> Plan:
-        """The plan, with the recipe's method, precision and options for ternary layers."""
+    def base_plan(self) -> Plan:
+        """The plan that the recipe names, as it is."""
         text = self.quantize.plan
         whole = "\n" in text  # written out by `load_recipe`
-        chosen = Plan.from_toml(text, f"plan of {self.name}") if whole else load_plan(text)
+        return Plan.from_toml(text, f"plan of {self.name}") if whole else load_plan(text)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, with the recipe's method, precision and options for ternary layers."""
         wanted = self.quantize
         weight = Precision.parse(wanted.precision) if wanted.precision else None
         if wanted.method or wanted.options or weight:
-            return chosen.with_method("ternary", wanted.method, wanted.options, weight)
-        return chosen
+            return self.base_plan.with_method("ternary", wanted.method, wanted.options, weight)
+        return self.base_plan
 
     def to_toml(self) -> str:
         """The whole recipe, defaults included; `Recipe.from_toml` reads it back to an equal one."""

@@ -203,7 +203,7 @@ def _plain(value: Option) -> str:
 
 def _check_plan(recipe: Recipe, values: Values) -> None:
     """Raise if the plan cannot be made, or if nothing in it listens to a key that varies."""
-    plan = replace(recipe, quantize=replace(recipe.quantize, precision="", method="")).plan
+    plan = recipe.base_plan
     if not plan.has_weights("ternary") and OF_TERNARY_LAYERS & values.keys():
         raise RecipeError(
             f"plan {plan.name} of recipe {recipe.name} has no ternary layer, so "

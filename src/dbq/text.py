@@ -1,4 +1,4 @@
-"""Rich tables as plain text, the same in a terminal, a file and a test."""
+"""Tables, numbers and counts as plain text, the same in a terminal, a file and a test."""
 
 from __future__ import annotations
 
@@ -53,3 +53,12 @@ def short(number: float) -> str:
     scaled = number / 1000**power
     digits = 3 - (abs(scaled) >= 9.9995) - (abs(scaled) >= 99.995)
     return f"{scaled:.{digits}f}{PREFIXES[power - 1]}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "epoch"), counted(12, "image")
+    ('1 epoch', '12 images')
+    """
+    return f"{number} {what}{'s' if number > 1 else ''}"

@@ -19,6 +19,7 @@ from dbq.graph import trace
 from dbq.lowering.emission import Emitted
 from dbq.lowering.values import Codes
 from dbq.runtime import reference
+from dbq.text import counted
 
 Array = np.ndarray[Any, Any]
 
@@ -39,7 +40,7 @@ class Agreement:
 
     def __str__(self) -> str:
         return (
-            f"integer program against torch on {self.images} image{'s' if self.images > 1 else ''}: "
+            f"integer program against torch on {counted(self.images, 'image')}: "
             f"{self.different:,} of {self.codes:,} activation codes differ, by 1; end to end "
             f"{100 * self.end_to_end:.2f} % of codes equal, "
             f"logits within {100 * self.largest_logit_error:.2g} %, "

@@ -130,9 +130,8 @@ def quantizer_curves(quantizer: BranchQuantizer, run: str, where: str, kernel: i
 
 def staircase(quantizer: BranchQuantizer, kernel: int) -> list[dict[str, Any]]:
     """Q(w) of one kernel over its range: hard in eval(), soft at each of TEMPERATURES."""
-    reach = 1.25 / float(
-        quantizer.gamma_1[kernel].detach().abs()
-    )  # thresholds are within +-1 of gamma_1 w
+    # Thresholds are within +-1 of gamma_1 w.
+    reach = 1.25 / float(quantizer.gamma_1[kernel].detach().abs())
     w = torch.linspace(-reach, reach, SAMPLES)
     weight = torch.zeros(len(quantizer.alpha), SAMPLES)
     weight[kernel] = w

@@ -14,6 +14,7 @@ from dbq.paper.tables import Table, paper_tables
 from dbq.report.drawing import draw
 from dbq.report.facts import RunFacts, read_run
 from dbq.report.page import run_names
+from dbq.text import counted
 
 # The paper's number of each table.
 NUMBERS = {
@@ -113,7 +114,7 @@ def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
     """Together where they took equally many epochs; longer runs are better ones."""
     for epochs in dict.fromkeys(epochs for epochs, _ in found):
         numbers = ", ".join(f"**{top1:.2f}**" for e, top1 in found if e == epochs)
-        yield f"{numbers} ({epochs} epoch{'s' if epochs > 1 else ''})"
+        yield f"{numbers} ({counted(epochs, 'epoch')})"
 
 
 def _figure(figure: Any) -> str:

@@ -20,7 +20,7 @@ from dbq.errors import DbqError
 from dbq.report import charts
 from dbq.report.drawing import vega
 from dbq.report.facts import METRICS, RunFacts, facts_of_run
-from dbq.text import short
+from dbq.text import counted, short
 from dbq.version import __version__
 
 LAYER_COLUMNS = {
@@ -82,7 +82,7 @@ def _part(name: str) -> str:
 
 def _subtitle(runs: Sequence[RunFacts]) -> str:
     kinds = sorted({f"{run.network} on {run.data}" for run in runs})
-    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
+    count = counted(len(runs), "run")
     return (
         f"{count}: {'; '.join(kinds)}. Accuracy is that of the hard network on the whole test set."
     )
