@@ -125,7 +125,7 @@ def readme_section() -> str:
         *training_section(),
         *comparison_page.summary_section(comparisons()),
         *sweep_page.summary_section(result(SWEEP)),
-        "The same network, quantized and *not trained*:",
+        "ResNet-20 from the same float weights, quantized and *not trained*:",
         "",
         "| plan | initialisation | relative weight error | quantized | + `calibrate`, 2,000 images "
         "as they are | augmented as in training |",

@@ -109,8 +109,8 @@ def verdict(every: list[Point], metric: str) -> str:
     outcome = {0: "No", len(gains): "Yes"}.get(higher, "It depends")
     return (
         f"{outcome}: at equal {metric} two branches in a narrower network are more accurate than one "
-        f"branch in a wider one in {higher} of {len(gains)} places, by {average:+.2f} points on "
-        f"average; in {clearly} of them the difference is more than two standard errors of the test set."
+        f"branch in a wider one in {higher} of {len(gains)} places, {average:+.2f} points on average; "
+        f"{clearly or 'none'} of the differences is more than two standard errors of the test set."
     )
 
 
