@@ -17,12 +17,14 @@ from machine import headline, save
 from torch import nn
 
 import dbq
-from dbq.data import DataOptions, Split, load_data
-from dbq.layers import QuantLayer
-from dbq.preparation import weight_error
-from dbq.text import as_text, plain_table
+from dbq.data.options import DataOptions
+from dbq.data.split import Split
+from dbq.data.table import load_data
+from dbq.model.layers import QuantLayer
+from dbq.model.preparation import weight_error
+from dbq.support.text import as_text, plain_table
 from dbq.training.evaluation import evaluate
-from dbq.training.world import World
+from dbq.training.processes.world import World
 
 REPOSITORY = Path(__file__).parents[1]
 # plan, initialisation, least accuracy after calibration

@@ -19,9 +19,9 @@ from pathlib import Path
 from cifar10 import MEAN, STD
 from machine import RESULTS, save
 
-from dbq.comparison import compare, parse_all
-from dbq.comparison_figure import draw_comparison
-from dbq.recipe import Recipe, load_recipe
+from dbq.experiments.comparison.comparison import compare, parse_all
+from dbq.experiments.comparison.figure import draw_comparison
+from dbq.training.recipe import Recipe, load_recipe
 from dbq.training.run import train
 
 

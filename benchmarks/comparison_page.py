@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dbq.text import counted
+from dbq.support.text import counted
 
 TITLES = {
     "resnet20": "ResNet-20, weights only",

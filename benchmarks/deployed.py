@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from machine import save
 
-from dbq.data import load_data, normalisation
-from dbq.deployment import program_of_run
-from dbq.fileformat import save as save_program
-from dbq.lowering import denormalise
-from dbq.models import put_state
-from dbq.runtime.native import load
-from dbq.training.build import quantized_network
-from dbq.training.rundir import read_network
+from dbq.data.table import load_data, normalisation
+from dbq.deploy.engine import load
+from dbq.deploy.fileformat import save as save_program
+from dbq.experiments.export import program_of_run
+from dbq.model.pixels import denormalise
+from dbq.networks.weights import put_state
+from dbq.training.networks import quantized_network
+from dbq.training.record.rundir import read_network
 
 RUNS = ("resnet20-2t-a8-0", "resnet20-1t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
 BATCH = 250

@@ -32,7 +32,7 @@ from engine_runtimes import RUNTIMES, Run
 from machine import RESULTS, headline, save
 
 import dbq
-from dbq.text import as_text, plain_table
+from dbq.support.text import as_text, plain_table
 
 ROOT = Path(__file__).parents[1]
 ROUNDS, QUICK_ROUNDS = 21, 5

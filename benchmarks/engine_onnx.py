@@ -23,11 +23,12 @@ from engine_runtimes import RUNTIMES, Run
 from machine import headline, save
 
 import dbq
-from dbq.data import DataOptions, load_data
-from dbq.deployment import program_of_run
-from dbq.lowering import denormalise
-from dbq.onnx_export import FORMS
-from dbq.text import as_text, plain_table
+from dbq.data.options import DataOptions
+from dbq.data.table import load_data
+from dbq.deploy.onnx.export import FORMS
+from dbq.experiments.export import program_of_run
+from dbq.model.pixels import denormalise
+from dbq.support.text import as_text, plain_table
 
 RUNS = ("resnet20-2t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
 BATCH, ROUNDS = 100, 15

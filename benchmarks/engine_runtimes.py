@@ -25,7 +25,7 @@ Run = Callable[[], Array]
 
 
 def dbq(path: Path, threads: int, images: Array, floats: Array, emulate: bool = False) -> Run:
-    from dbq.runtime.native import load
+    from dbq.deploy.engine import load
 
     net = load(path, threads=threads)  # no need to emulate: its bits are specified
     return lambda: net(images)
@@ -108,7 +108,7 @@ def footprint(runtime: str, path: Path, threads: int, pixels: int) -> dict[str, 
 
 def _import(runtime: str) -> None:
     if runtime == "dbq":
-        from dbq.runtime.native import library
+        from dbq.deploy.engine import library
 
         library()
     elif runtime == "onnxruntime":

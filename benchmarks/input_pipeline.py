@@ -24,10 +24,10 @@ from PIL import Image
 from train_step import CASES, Step
 
 from dbq.data.files import FileSplit
+from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
-from dbq.data_options import DataOptions
-from dbq.memory import keep_freed_memory
-from dbq.text import as_text, plain_table
+from dbq.support.memory import keep_freed_memory
+from dbq.support.text import as_text, plain_table
 
 WORKERS = (0, 1, 2)
 WIDTH, HEIGHT, QUALITY = 500, 375, 90

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dbq.atomic import write_atomically
-from dbq.machine import machine
+from dbq.support.atomic import write_atomically
+from dbq.training.record.provenance import machine
 
 RESULTS = Path(__file__).parents[1] / "results"
 

@@ -12,8 +12,8 @@ import torch
 from machine import headline, save
 
 import dbq
-from dbq.models import input_size
-from dbq.text import as_text, plain_table
+from dbq.networks.table import input_size
+from dbq.support.text import as_text, plain_table
 
 # network, plan, seconds it may take
 CASES = [

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from machine import RESULTS, save
 
-from dbq.report.drawing import draw
-from dbq.sweep import load_sweep
-from dbq.sweep_pictures import sweep_figure
-from dbq.sweep_work import Job, run_sweep
+from dbq.experiments.report.drawing import draw
+from dbq.experiments.sweep.pictures import sweep_figure
+from dbq.experiments.sweep.sweep import load_sweep
+from dbq.experiments.sweep.work import Job, run_sweep
 
 NAME = "cifar10-vehicles"
 

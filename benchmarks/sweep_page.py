@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import mean
 from typing import Any
 
-from dbq.report.pareto import front
+from dbq.experiments.report.pareto import front
 
 WIDTH, PRECISION = "model.width", "quantize.precision"
 TEST_IMAGES = 10_000

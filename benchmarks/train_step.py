@@ -23,8 +23,8 @@ from machine import headline, save
 from torch import Tensor, nn
 
 import dbq
-from dbq.memory import keep_freed_memory
-from dbq.text import as_text, plain_table
+from dbq.support.memory import keep_freed_memory
+from dbq.support.text import as_text, plain_table
 
 # network, batch, pixels, rounds, plans compared with "fp", and the most that the first may cost
 CASES = {

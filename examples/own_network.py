@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dbq
-from dbq.layers import QuantConv2d
+from dbq.model.layers import QuantConv2d
 
 
 class MyNet(nn.Module):

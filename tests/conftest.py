@@ -13,8 +13,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import pytest
 import torch
 
-from dbq.recipe import load_recipe
+from dbq.training.recipe import load_recipe
 from dbq.training.run import train
+from tests.runs import TINY, single_thread
 
 SEED = 20200823
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -79,3 +80,25 @@ def two_branches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def float_baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same without quantization."""
     return _run(tmp_path_factory.mktemp("runs"), "float", "fp")
+
+
+@pytest.fixture(scope="session")
+def float_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short float run, to start quantized ones from."""
+    folder = tmp_path_factory.mktemp("float")
+    (folder / "float.toml").write_text(TINY)
+    recipe = load_recipe(
+        folder / "float.toml",
+        ["quantize.plan=fp", "train.epochs=6", "train.rate=0.1", "train.batch=120"],
+    )
+    with single_thread():
+        train(recipe, folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, float_run: Path) -> Path:
+    """The path of a recipe that starts from the float run."""
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY.replace("[data]", f'weights = "{float_run}"\n[data]'))
+    return path

@@ -48,21 +48,6 @@ def test_unknown_attribute() -> None:
         _ = dbq.quantise
 
 
-def test_nothing_imports_the_command_line() -> None:
-    for path in (ROOT / "src" / "dbq").rglob("*.py"):
-        if path.name not in ("cli.py", "__main__.py"):
-            assert not re.search(r"(from|import) dbq\.cli|from dbq import cli", path.read_text()), (
-                path
-            )
-
-
-def test_quantizers_do_not_know_what_is_built_on_them() -> None:
-    lower = ["errors", "precision", "plan", "native", "activations", "quantizers"]
-    for path in (ROOT / "src" / "dbq" / "quantizers").glob("*.py"):
-        for module in re.findall(r"^from dbq\.(\w+)", path.read_text(), re.M):
-            assert module in lower, f"{path.name} imports dbq.{module}"
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_examples_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")

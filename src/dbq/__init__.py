@@ -17,47 +17,48 @@ from typing import TYPE_CHECKING, Any
 from dbq.version import __version__
 
 if TYPE_CHECKING:
-    from dbq.bit_search import search_plan
-    from dbq.calibration import calibrate
-    from dbq.costs import Cost, cost
-    from dbq.decomposition import Branches, branches
+    from dbq.costs.bit_search import search_plan
+    from dbq.costs.rules import Cost, cost
+    from dbq.deploy.engine import Net, load
+    from dbq.deploy.fileformat import load_program, save
+    from dbq.deploy.onnx.export import export_onnx
+    from dbq.deploy.program import Program
     from dbq.errors import DbqError
-    from dbq.fileformat import load_program, save
-    from dbq.lowering import lower
-    from dbq.models import create_model
-    from dbq.onnx_export import export_onnx
-    from dbq.optimizer import param_groups
-    from dbq.plan import PLANS, LayerPlan, Plan, load_plan
-    from dbq.preparation import Summary, prepare
-    from dbq.program import Program
-    from dbq.runtime.native import Net, load
-    from dbq.schedule import TemperatureSchedule, set_progress
+    from dbq.lowering.lower import lower
+    from dbq.model.calibration import calibrate
+    from dbq.model.decomposition import Branches, branches
+    from dbq.model.param_groups import param_groups
+    from dbq.model.preparation import Summary, prepare
+    from dbq.model.schedule import TemperatureSchedule, set_progress
+    from dbq.networks.table import create_model
+    from dbq.plans.plan import LayerPlan, Plan
+    from dbq.plans.shipped import PLANS, load_plan
 
 _HOME = {
-    "Branches": "dbq.decomposition",
-    "branches": "dbq.decomposition",
-    "search_plan": "dbq.bit_search",
-    "calibrate": "dbq.calibration",
-    "Cost": "dbq.costs",
-    "cost": "dbq.costs",
+    "Branches": "dbq.model.decomposition",
+    "branches": "dbq.model.decomposition",
+    "search_plan": "dbq.costs.bit_search",
+    "calibrate": "dbq.model.calibration",
+    "Cost": "dbq.costs.rules",
+    "cost": "dbq.costs.rules",
     "DbqError": "dbq.errors",
-    "load_program": "dbq.fileformat",
-    "save": "dbq.fileformat",
-    "lower": "dbq.lowering",
-    "create_model": "dbq.models",
-    "export_onnx": "dbq.onnx_export",
-    "param_groups": "dbq.optimizer",
-    "PLANS": "dbq.plan",
-    "LayerPlan": "dbq.plan",
-    "Plan": "dbq.plan",
-    "load_plan": "dbq.plan",
-    "Summary": "dbq.preparation",
-    "prepare": "dbq.preparation",
-    "Program": "dbq.program",
-    "Net": "dbq.runtime.native",
-    "load": "dbq.runtime.native",
-    "TemperatureSchedule": "dbq.schedule",
-    "set_progress": "dbq.schedule",
+    "load_program": "dbq.deploy.fileformat",
+    "save": "dbq.deploy.fileformat",
+    "lower": "dbq.lowering.lower",
+    "create_model": "dbq.networks.table",
+    "export_onnx": "dbq.deploy.onnx.export",
+    "param_groups": "dbq.model.param_groups",
+    "PLANS": "dbq.plans.shipped",
+    "LayerPlan": "dbq.plans.plan",
+    "Plan": "dbq.plans.plan",
+    "load_plan": "dbq.plans.shipped",
+    "Summary": "dbq.model.preparation",
+    "prepare": "dbq.model.preparation",
+    "Program": "dbq.deploy.program",
+    "Net": "dbq.deploy.engine",
+    "load": "dbq.deploy.engine",
+    "TemperatureSchedule": "dbq.model.schedule",
+    "set_progress": "dbq.model.schedule",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """`python -m dbq` is the `dbq` command."""
 
-from dbq.cli import main
+from dbq.cli.main import main
 
 if __name__ == "__main__":
     main()

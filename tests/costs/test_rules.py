@@ -16,9 +16,10 @@ from dbq.costs.assignment import assign
 from dbq.costs.census import LayerRow, NormRow, take_census
 from dbq.costs.rules import Cost, cost, fold, plan_cost
 from dbq.errors import LayerError, NoMatchError, PlanError
-from dbq.paper.tables import network_rows
-from dbq.plan import FLOAT_LAYER, PLANS, LayerPlan, Plan, uniform_plan
-from dbq.precision import Precision
+from dbq.experiments.paper.tables import network_rows
+from dbq.plans.plan import FLOAT_LAYER, LayerPlan, Plan
+from dbq.plans.precision import Precision
+from dbq.plans.shipped import PLANS, uniform_plan
 
 FLOAT_ENDS = {"first": FLOAT_LAYER, "last": FLOAT_LAYER}
 

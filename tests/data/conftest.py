@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from photographs import write_photograph
+
+from tests.photographs import write_photograph
 
 Photograph = Callable[..., Path]
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from dbq.data import DataOptions, check_data, load_data
-from dbq.data.cifar10 import FILES, PER_FILE, RECORD, load_cifar10
+from dbq.data.cifar10.files import FILES, PER_FILE, RECORD, load_cifar10
+from dbq.data.options import DataOptions
+from dbq.data.table import check_data, load_data
 from dbq.errors import DataError
 
 

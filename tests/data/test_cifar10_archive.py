@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dbq.data import cifar10_archive, prepare_data
-from dbq.data.cifar10 import FILES, PER_FILE, RECORD, load_cifar10
+from dbq.data.cifar10 import archive as cifar10_archive
+from dbq.data.cifar10.files import FILES, PER_FILE, RECORD, load_cifar10
 from dbq.data.fetching import fetch
+from dbq.data.table import prepare_data
 from dbq.errors import DataError
 
 NAME = "cifar-10-binary.tar.gz"

@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 from dbq.data.files import FileSplit
-from dbq.data.split import normalise
+from dbq.data.options import DataOptions
 from dbq.data.views import MEAN, STD, centre_view, random_view
-from dbq.data_options import DataOptions
 from dbq.errors import DataError
+from dbq.model.pixels import normalise
 
 COUNT, SIDE = 10, 16
 

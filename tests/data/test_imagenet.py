@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbq.data import DataOptions, check_data, load_data, prepare_data
 from dbq.data.files import FileSplit
+from dbq.data.options import DataOptions
+from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError
 
 WNIDS = ["n01440764", "n01443537", "n02119789"]

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from dbq.data import DataOptions, load_data
-from dbq.data.split import TensorSplit, normalise
+from dbq.data.options import DataOptions
+from dbq.data.split import TensorSplit
+from dbq.data.table import load_data
 from dbq.errors import DataError
+from dbq.model.pixels import normalise
 
 SIDE, PAD, COUNT = 6, 2, 200
 

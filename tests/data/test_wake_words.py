@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from dbq.data import DataOptions, check_data, load_data, prepare_data
+from dbq.data.coco.wake_words import in_hash_split
 from dbq.data.files import FileSplit
-from dbq.data.wake_words import in_hash_split
+from dbq.data.options import DataOptions
+from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError
 
 PERSON, DOG = 7, 1  # not COCO's own ids: the name decides

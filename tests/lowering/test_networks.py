@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 import dbq
-from dbq.data import normalise
-from dbq.fileformat import write_program
-from dbq.lowering import denormalise, lower
-from dbq.models import MODELS
-from dbq.program import Program
-from dbq.runtime import reference
+from dbq.deploy import reference
+from dbq.deploy.fileformat import write_program
+from dbq.deploy.program import Program
+from dbq.lowering.lower import lower
+from dbq.model.pixels import denormalise, normalise
+from dbq.networks.table import MODELS
 
 MEAN, STD = (0.48, 0.45, 0.40), (0.23, 0.22, 0.21)
 SIDES = {"resnet20": 32}  # the others need no more than 64 pixels to have one left at the end

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.errors import LoweringError
-from dbq.lowering import lower
+from dbq.lowering.lower import lower
 
 FX8 = dbq.Plan("all", default=dbq.LayerPlan.of("8b", 8))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbq.lock import only_one
+from dbq.support.lock import only_one
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ("engine_test", "fuzz_replay", "classify")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dbq.program import (
+from dbq.deploy.program import (
     CODE_RANGE,
     ZEROS,
     Add,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import Dice, images_for
 
-from dbq.fileformat import save
-from dbq.program import Program, Shape, Window
-from dbq.runtime import reference
+from dbq.deploy import reference
+from dbq.deploy.fileformat import save
+from dbq.deploy.program import Program, Shape, Window
+from tests.native.handmade import Dice, images_for
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from handmade import KINDS, images_for, random_program, small_program
 
-from dbq.fileformat import write_program
-from dbq.program import Program
-from dbq.runtime import reference
-from dbq.runtime.native import available_isas, load
+from dbq.deploy import reference
+from dbq.deploy.engine import available_isas, load
+from dbq.deploy.fileformat import write_program
+from dbq.deploy.program import Program
+from tests.native.handmade import KINDS, images_for, random_program, small_program
 
 ISAS = available_isas()
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from damage import HEADER, bit_flips, extreme_words, repaired, truncations
-from handmade import images_for, one_average, one_convolution, small_program
 
+from dbq.deploy import reference
+from dbq.deploy.engine import load
+from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.program import Shape
 from dbq.errors import DbqError, EngineError, FileFormatError
-from dbq.fileformat import read_program, write_program
-from dbq.program import Shape
-from dbq.runtime import reference
-from dbq.runtime.native import load
+from tests.native.damage import HEADER, bit_flips, extreme_words, repaired, truncations
+from tests.native.handmade import images_for, one_average, one_convolution, small_program
 
 SMALL = write_program(small_program())
 

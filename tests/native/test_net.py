@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import images_for, random_program, small_program
 
+from dbq.deploy import engine as native
+from dbq.deploy.engine import Net, available_isas, load
+from dbq.deploy.fileformat import save, write_program
+from dbq.deploy.program import Program
 from dbq.errors import EngineError, FileFormatError
-from dbq.fileformat import save, write_program
-from dbq.program import Program
-from dbq.runtime import native
-from dbq.runtime.native import Net, available_isas, load
 from dbq.version import __version__
+from tests.native.handmade import images_for, random_program, small_program
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from damage import HEADER, bit_flips, extreme_words, truncations
-from handmade import random_program, small_program
 
-from dbq.fileformat import save, write_program
-from dbq.runtime.native import available_isas
+from dbq.deploy.engine import available_isas
+from dbq.deploy.fileformat import save, write_program
+from tests.native.damage import HEADER, bit_flips, extreme_words, truncations
+from tests.native.handmade import random_program, small_program
 
 HERE = Path(__file__).parent
 NATIVE = HERE.parents[1] / "native"

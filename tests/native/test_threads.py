@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from handmade import images_for, random_program
 
+from dbq.deploy import reference
+from dbq.deploy.engine import Net, load
+from dbq.deploy.fileformat import write_program
 from dbq.errors import EngineError
-from dbq.fileformat import write_program
-from dbq.runtime import reference
-from dbq.runtime.native import Net, load
+from tests.native.handmade import images_for, random_program
 
 PROGRAM = random_program(5, length=10)
 IMAGES = images_for(PROGRAM, 7)

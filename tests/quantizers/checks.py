@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbq.quantizers.branch import recompose
-from dbq.quantizers.weights import WeightQuantizer
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.dbq.branch import recompose
 
 
 def assert_exact(quantizer: WeightQuantizer, w: Tensor) -> Tensor:

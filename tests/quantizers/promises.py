@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dbq.errors import WeightsError
-from dbq.quantizers.branch import recompose
-from dbq.quantizers.weights import WeightQuantizer
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.dbq.branch import recompose
 
 Make = Callable[[int], WeightQuantizer]
 

@@ -10,14 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dbq
-from dbq.comparison import precisions
+from dbq.deploy import reference
 from dbq.errors import LoweringError, WeightsError
-from dbq.plan import CLIPS, LayerPlan, Plan
-from dbq.quantizers import INPUT_QUANTIZERS, QUANTIZERS, weight_quantizer
-from dbq.quantizers.branch import recompose
+from dbq.experiments.comparison.comparison import precisions
+from dbq.plans.plan import CLIPS, LayerPlan, Plan
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.dbq.branch import recompose
 from dbq.quantizers.levels import LevelQuantizer, look_up
-from dbq.quantizers.weights import WeightQuantizer
-from dbq.runtime import reference
+from dbq.quantizers.table import INPUT_QUANTIZERS, QUANTIZERS, weight_quantizer
 
 CASES = [(method, precision) for method in QUANTIZERS for precision in precisions(method)]
 IMAGES = torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(5))

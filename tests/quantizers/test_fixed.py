@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dbq.errors import WeightsError
-from dbq.precision import Precision
-from dbq.quantizers.branch import recompose
+from dbq.plans.precision import Precision
+from dbq.quantizers.dbq.branch import recompose
 from dbq.quantizers.fixed import FixedPointQuantizer
 
 

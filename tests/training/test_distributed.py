@@ -14,12 +14,11 @@ import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dbq.activations import RunningClip
-from dbq.training.evaluate_file import evaluate_file
+from dbq.quantizers.inputs import RunningClip
+from dbq.training.processes.sync_bn import synchronise_batch_norms
+from dbq.training.record.evaluate_file import evaluate_file
 from dbq.training.run import train
-from dbq.training.sync_bn import synchronise_batch_norms
-
-from .conftest import (
+from tests.runs import (
     dbq_train,
     environment,
     finished,

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 import dbq
 from dbq.data.split import Batch
 from dbq.errors import RecipeError, TrainingError, WeightsError
-from dbq.recipe import Recipe, load_recipe
-from dbq.schedule import cosine_rate
-from dbq.training.build import teacher_network
+from dbq.model.schedule import cosine_rate
 from dbq.training.guards import stop_if_broken
 from dbq.training.learner import Learner
-from dbq.training.world import World, choose_device
+from dbq.training.networks import teacher_network
+from dbq.training.processes.world import World, choose_device
+from dbq.training.recipe import Recipe, load_recipe
 
 CPU = World(0, 1, torch.device("cpu"))
 BATCH = Batch(

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from dbq.errors import TrainingError
-from dbq.training.checkpoint import read_checkpoint
-from dbq.training.interrupt import StopRequest
+from dbq.training.processes.interrupt import StopRequest
+from dbq.training.processes.world import World
+from dbq.training.record.checkpoint import read_checkpoint
 from dbq.training.run import Position, _Run, train
-from dbq.training.watching import StepReport
-from dbq.training.world import World
-
-from .conftest import (
+from dbq.training.watchers.watching import StepReport
+from tests.runs import (
     dbq_train,
     environment,
     finished,
@@ -28,6 +27,7 @@ from .conftest import (
     tiny_recipe,
     wait_for_checkpoint,
 )
+
 from .test_shipped_recipes import make_imagenet
 
 EVERY_STEP = "machine.checkpoint_minutes=0"

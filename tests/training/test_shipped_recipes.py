@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from photographs import write_photograph
 from safetensors.torch import save_file
 
-from dbq.data import load_data
+from dbq.data.table import load_data
 from dbq.errors import RecipeError
-from dbq.models import create_model
-from dbq.recipe import Recipe, load_recipe, recipe_names
-from dbq.training.build import quantized_network, reestimate, teacher_network
+from dbq.networks.table import create_model
 from dbq.training.learner import Learner
+from dbq.training.networks import quantized_network, reestimate, teacher_network
 from dbq.training.order import derive, epoch_batches
+from dbq.training.processes.world import World
+from dbq.training.recipe import Recipe, load_recipe, recipe_names
 from dbq.training.run import train
-from dbq.training.world import World
+from tests.photographs import write_photograph
 
 CPU = World(0, 1, torch.device("cpu"))
 BATCH = 4

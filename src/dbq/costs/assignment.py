@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from dbq.costs.census import LayerRow, Row, branches, dense_taps
 from dbq.errors import NoMatchError, PlanError, closest
-from dbq.plan import LayerPlan, Plan
-from dbq.precision import Precision
+from dbq.plans.plan import LayerPlan, Plan
+from dbq.plans.precision import Precision
 
 Sparsity = Mapping[str, float | Sequence[float]]  # share of zero weights by layer name
 
@@ -20,7 +20,7 @@ def assign(rows: Iterable[Row], plan: Plan, sparsity: Sparsity | None = None) ->
 
     >>> from torch import nn, zeros
     >>> from dbq.costs.census import take_census
-    >>> from dbq.plan import uniform_plan
+    >>> from dbq.plans.shipped import uniform_plan
     >>> rows = take_census(nn.Linear(10, 3), zeros(1, 10)).rows
     >>> assign(rows, uniform_plan("w4", 4, 8), {"": 0.5})[0].nonzero
     (15.0,)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from dbq.costs.watch import Events, Pooled, Ran, watch
-from dbq.plan import Role
-from dbq.precision import FLOAT, Precision
-from dbq.quantizers.weights import WeightQuantizer
-from dbq.roles import WeightLayer, evaluating, role_of
+from dbq.model.modes import evaluating
+from dbq.model.roles import WeightLayer, role_of
+from dbq.plans.plan import Role
+from dbq.plans.precision import FLOAT, Precision
+from dbq.quantizers.contract import WeightQuantizer
 
 # Submodules whose parameters only say how a weight is made; rule 3 counts none of them.
 MAKES_WEIGHTS = {"weight_quantizer", "input_quantizer", "parametrizations"}

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from dbq.costs.census import LayerRow
 from dbq.costs.rules import GROUPS, By, Cost, Totals, group
-from dbq.text import as_text, plain_table, short
+from dbq.support.text import as_text, plain_table, short
 
 SHOWN = 10  # entries of `not_counted` that are listed; the rest are counted
 

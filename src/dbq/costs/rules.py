@@ -39,8 +39,9 @@ from dbq.costs.census import (
     dense_taps,
     take_census,
 )
-from dbq.plan import Plan, load_plan
-from dbq.precision import Precision
+from dbq.plans.plan import Plan
+from dbq.plans.precision import Precision
+from dbq.plans.shipped import load_plan
 
 MANTISSA_BITS = 23
 STORED_FLOAT_BITS = 32

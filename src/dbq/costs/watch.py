@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dbq.errors import LayerError
-from dbq.roles import WeightLayer, run_once
+from dbq.model.roles import WeightLayer, run_once
 
 # Rule 6: activation functions, residual sums, max pooling, dropout.
 ACTIVATIONS = frozenset(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from dbq.data.progress import Progress, silent
+from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
-from dbq.data_options import DataOptions
 from dbq.errors import DataError
+from dbq.support.progress import Progress, silent
 
 TEST_EVERY = 5  # every fifth image is for testing: 360 of them, 1,437 for training
 CLASSES = tuple("0123456789")

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import Dataset
 
 from dbq.data.files import FileSplit, read_in_workers
-from dbq.data.progress import Progress, silent
 from dbq.data.split import Split, TensorSplit
 from dbq.data.views import UnreadableImageError, decode
+from dbq.support.progress import Progress, silent
 
 CHUNK = 64  # files that a worker looks at before it reports
 

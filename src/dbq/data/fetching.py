@@ -7,8 +7,8 @@ import http.client
 import urllib.request
 from pathlib import Path
 
-from dbq.data.progress import Progress, silent
 from dbq.errors import DataError, first_line
+from dbq.support.progress import Progress, silent
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without an answer

@@ -14,18 +14,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from dbq.data.split import Batch, Split, normalise
-from dbq.data.views import (
-    MEAN,
-    STD,
-    UnreadableImageError,
-    centre_view,
-    random_view,
-    require_pillow,
-)
-from dbq.data_options import DataOptions
+from dbq.data.options import DataOptions
+from dbq.data.split import Batch, Split
+from dbq.data.views import MEAN, STD, UnreadableImageError, centre_view, random_view, require_pillow
+from dbq.deploy.images import Pixels
 from dbq.errors import DataError, first_line
-from dbq.image_files import Pixels
+from dbq.model.pixels import normalise
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM)
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dbq.model.pixels import normalise
+
 
 class Batch(NamedTuple):
     """Normalised float images [N, C, H, W], labels [N], and the files left out as unreadable."""
@@ -99,13 +101,3 @@ class TensorSplit(Split):
             rows[group][:, None, :, None],
             columns[group][:, None, None, :],
         ]
-
-
-def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8 images as float, per channel (x / 255 - mean) / std.
-
-    >>> normalise(torch.tensor([[[255]], [[0]]], dtype=torch.uint8), (0.5, 0.5), (0.5, 0.25)).flatten()
-    tensor([ 1., -2.])
-    """
-    shift, scale = (torch.tensor(v, device=images.device).view(-1, 1, 1) for v in (mean, std))
-    return (images.float() / 255 - shift) / scale

@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from dbq.deploy.images import BILINEAR, Pixels, centre_of_resized, resized
 from dbq.errors import DataError, first_line
-from dbq.image_files import BILINEAR, Pixels, centre_of_resized, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image

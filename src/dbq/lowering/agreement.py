@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from dbq.deploy import reference
 from dbq.errors import LoweringError
-from dbq.graph import trace
 from dbq.lowering.emission import Emitted
 from dbq.lowering.values import Codes
-from dbq.runtime import reference
-from dbq.text import counted
+from dbq.model.graph import trace
+from dbq.support.text import counted
 
 Array = np.ndarray[Any, Any]
 

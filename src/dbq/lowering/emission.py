@@ -9,6 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dbq.deploy.program import (
+    CODE_RANGE,
+    LARGEST_SUM,
+    Lookup,
+    Operation,
+    Program,
+    Requantize,
+    Result,
+    Tensor,
+)
 from dbq.errors import LoweringError
 from dbq.lowering.values import (
     FLOAT,
@@ -22,16 +32,6 @@ from dbq.lowering.values import (
     Sums,
     Value,
     bound_of,
-)
-from dbq.program import (
-    CODE_RANGE,
-    LARGEST_SUM,
-    Lookup,
-    Operation,
-    Program,
-    Requantize,
-    Result,
-    Tensor,
 )
 
 # Of a value that passes through concatenations and is read by more than this many quantizers, one wide

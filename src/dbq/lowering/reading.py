@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from dbq.activations import BatchNorm
+from dbq.deploy.program import Shape
 from dbq.errors import LoweringError
-from dbq.graph import RELU, RELU6, Op, trace
-from dbq.layers import QuantConv2d, QuantLinear
-from dbq.lowering import joining, pooling, weighted
+from dbq.lowering.handlers import joining, pooling, weighted
 from dbq.lowering.site import Site
 from dbq.lowering.values import Anything, Image, Moved, Padded, Value
-from dbq.program import Shape
+from dbq.model.graph import RELU, RELU6, Op, trace
+from dbq.model.layers import QuantConv2d, QuantLinear
+from dbq.quantizers.inputs import BatchNorm
 
 
 class Reader(fx.Interpreter):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from dbq.lowering.moving import settle
+from dbq.lowering.handlers.moving import settle
 from dbq.lowering.values import WIDE, Anything, Reading, Value
 
 

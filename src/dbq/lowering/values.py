@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dbq.program import Operation, Result, Shape, Type
+from dbq.deploy.program import Operation, Result, Shape, Type
 
 Doubles = npt.NDArray[np.float64]
 

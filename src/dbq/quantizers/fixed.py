@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbq.precision import Precision
-from dbq.quantizers.weights import WeightQuantizer, check_finite, per_kernel, straight_through
+from dbq.plans.precision import Precision
+from dbq.quantizers.contract import WeightQuantizer, check_finite, per_kernel, straight_through
 
 
 class FixedPointQuantizer(WeightQuantizer):

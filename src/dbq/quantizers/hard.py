@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from dbq.errors import PlanError
-from dbq.quantizers.staircase import sum_branches
-from dbq.quantizers.weights import (
+from dbq.quantizers.contract import (
     WeightQuantizer,
     check_finite,
     per_kernel,
     straight_through,
     working_type,
 )
+from dbq.quantizers.dbq.staircase import sum_branches
 
 
 class HardQuantizer(WeightQuantizer):

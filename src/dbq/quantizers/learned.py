@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dbq.quantizers.weights import straight_through
+from dbq.quantizers.contract import straight_through
 
 
 def positive(parameter: Tensor, smallest: float) -> Tensor:

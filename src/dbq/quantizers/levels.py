@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dbq.errors import LoweringError
-from dbq.quantizers.weights import WeightQuantizer, per_kernel
+from dbq.quantizers.contract import WeightQuantizer, per_kernel
 
 
 class LevelQuantizer(WeightQuantizer):

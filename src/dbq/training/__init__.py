@@ -1,1 +1,1 @@
-"""Training: from a recipe to a directory with a quantized network. `run.train` is the way in."""
+"""From a recipe to a trained network."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from dbq.data.split import Split
-from dbq.roles import evaluating
-from dbq.training.world import World
+from dbq.model.modes import evaluating
+from dbq.training.processes.world import World
 
 BATCH = 250
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.decomposition import Branches
 from dbq.errors import TrainingError
+from dbq.model.decomposition import Branches
 
 ADVICE = "lower train.rate and train again, or look at what that layer was given"
 

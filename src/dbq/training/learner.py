@@ -18,21 +18,21 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from dbq.data.split import Batch
 from dbq.errors import RecipeError
-from dbq.models import put_state
-from dbq.optimizer import param_groups
-from dbq.quantizers.mixed import size_penalty
-from dbq.recipe import Recipe
-from dbq.schedule import (
+from dbq.model.param_groups import param_groups
+from dbq.model.schedule import (
     TemperatureSchedule,
     cosine_rate,
     soft_quantizers,
     tell_progress,
     weight_quantizers,
 )
+from dbq.networks.weights import put_state
+from dbq.quantizers.methods.mixed import size_penalty
 from dbq.training.guards import explain_loss
 from dbq.training.order import derive
-from dbq.training.sync_bn import synchronise_batch_norms
-from dbq.training.world import World
+from dbq.training.processes.sync_bn import synchronise_batch_norms
+from dbq.training.processes.world import World
+from dbq.training.recipe import Recipe
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

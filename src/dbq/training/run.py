@@ -13,22 +13,28 @@ from typing import Any
 
 import torch
 
-from dbq.costs import cost
-from dbq.data import load_data
-from dbq.decomposition import branches
-from dbq.memory import keep_freed_memory
-from dbq.recipe import Recipe
-from dbq.training import provenance
-from dbq.training.build import FINAL, example_image, quantized_network, reestimate, teacher_network
-from dbq.training.checkpoint import write_checkpoint
+from dbq.costs.rules import cost
+from dbq.data.table import load_data
+from dbq.model.decomposition import branches
+from dbq.support.memory import keep_freed_memory
 from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
-from dbq.training.interrupt import StopRequest, stop_on_signal
 from dbq.training.learner import Learner
+from dbq.training.networks import (
+    FINAL,
+    example_image,
+    quantized_network,
+    reestimate,
+    teacher_network,
+)
 from dbq.training.order import derive, epoch_batches, share
-from dbq.training.rundir import BEST, RunDir
-from dbq.training.watching import StepReport, Watcher
-from dbq.training.world import World, joined
+from dbq.training.processes.interrupt import StopRequest, stop_on_signal
+from dbq.training.processes.world import World, joined
+from dbq.training.recipe import Recipe
+from dbq.training.record import provenance
+from dbq.training.record.checkpoint import write_checkpoint
+from dbq.training.record.rundir import BEST, RunDir
+from dbq.training.watchers.watching import StepReport, Watcher
 
 
 @dataclass

@@ -1,0 +1,139 @@
+"""`dbq methods`, `dbq compare` and `dbq search`: parsing and printing only."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbq.cli.terminal import JsonOption, print_json
+from dbq.cli.training import RecipeArgument, SetOption
+from dbq.support.text import as_text, plain_table
+from dbq.training.recipe import load_recipe
+
+
+def methods(as_json: JsonOption = False) -> None:
+    """All weight quantizers: their precisions, and where they come from.
+
+    \b
+    Examples:
+      dbq methods
+      dbq methods --json
+    """
+    from dbq.experiments.comparison.comparison import precisions
+    from dbq.quantizers.table import QUANTIZERS
+
+    rows = []
+    for name, (kind, made_by) in QUANTIZERS.items():
+        about = (inspect.getdoc(inspect.getmodule(made_by)) or "").partition("\n\n")[0]
+        about = about.replace("\n", " ").rstrip(".:")
+        rows.append({"method": name, "kind": kind, "precisions": precisions(name), "about": about})
+    if as_json:
+        print_json(rows)
+        return
+    table = plain_table(["method", "precisions", "what it is"], left=3)
+    for row in rows:
+        known = row["precisions"]
+        span = f"{known[0]} to {known[-1]}" if len(known) > 2 else ", ".join(known)
+        table.add_row(str(row["method"]), span, str(row["about"]))
+    typer.echo(as_text(table))
+
+
+def compare(
+    recipe: RecipeArgument,
+    methods: Annotated[
+        str,
+        typer.Option(help="Methods with commas between: float, METHOD:PRECISION (dbq methods)."),
+    ],
+    out: Annotated[Path, typer.Option(help="Directory for the runs, the table and the figure.")],
+    rounds: Annotated[
+        int,
+        typer.Option(min=0, help="Training steps to time for each method; wants a quiet machine."),
+    ] = 0,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train several methods by one recipe and set them side by side.
+
+    They share network, data, starting weights, epochs and rate, and replace each other in the layers
+    that the recipe's plan makes ternary. Finished runs are kept, so a comparison can be stopped and
+    gone on with, and methods can be added.
+
+    \b
+    Examples:
+      dbq compare digits-2t --methods twn,ttq,lqnet:2B,dbq:2T --out runs/digits --set model.weights=F
+      dbq compare resnet20-compare --methods float,dbq:1T,dbq:2T --rounds 20 --out runs/table2
+    """
+    from dbq.experiments.comparison.comparison import compare as run
+    from dbq.experiments.comparison.comparison import parse_all
+    from dbq.experiments.comparison.figure import draw_comparison
+
+    base = load_recipe(recipe, overrides or ())
+    contestants = list(parse_all(methods))
+    with _watching(as_json) as watch:
+        found = run(base, contestants, out, rounds=rounds, watch=watch)
+    figure = draw_comparison(found, out / "comparison.svg") if found.entries else None
+    if as_json:
+        print_json(found.to_json())
+    else:
+        typer.echo(f"{found}\n\n{out / 'comparison.json'}, {figure}")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _watching(quiet: bool) -> Iterator[Any]:
+    """Watchers for each contestant's run: one display, which says whose turn it is."""
+    from rich.console import Console
+
+    from dbq.training.watchers.display import TerminalWatcher
+
+    if quiet:
+        yield lambda name: ()
+        return
+    with TerminalWatcher(Console(stderr=True)) as display:
+
+        def watch(name: str) -> tuple[Any, ...]:
+            display.message(f"{name}:")
+            return (display,)
+
+        yield watch
+
+
+def search(
+    recipe: RecipeArgument,
+    budget: Annotated[
+        float, typer.Option(help="Share of the cost under --plan that may be spent, 0 to 1.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the plan is written, a .toml.")],
+    metric: Annotated[str, typer.Option(help="The cost: C_C, C_R or C_M.")] = "C_M",
+    plan: Annotated[str, typer.Option(help="The plan to start from.")] = "fx8-3",
+    images: Annotated[int, typer.Option(min=1, help="Training images to look at.")] = 256,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find bits for each layer of a float network under a budget, and write them as a plan.
+
+    \b
+    Examples:
+      dbq search mobilenet_v1-cifar10-fp --budget 0.6 -o mixed.toml --set model.weights=runs/fp
+      dbq train mobilenet_v1-cifar10-fx8-3 --set quantize.plan=mixed.toml --out runs/mixed
+    """
+    from dbq.experiments.search import search_bits
+    from dbq.support.atomic import write_atomically
+
+    base = load_recipe(recipe, overrides or ())
+    found = search_bits(base, images, budget, metric, plan)
+    write_atomically(out, found.to_toml().encode())
+    bits = {name: rule.weight.size for name, rule in found.names.items()}
+    if as_json:
+        print_json({"plan": found.name, "file": str(out), "bits": bits})
+        return
+    table = plain_table(["layer", "bits"])
+    for name, size in bits.items():
+        table.add_row(name, str(size))
+    typer.echo(as_text(f"plan {found.name}", table, f"written to {out}"))

@@ -1,0 +1,125 @@
+"""`dbq data`: what data sets there are, getting one, and looking at every image of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbq.cli.terminal import JsonOption, print_json, progress_bars
+from dbq.support.text import WIDTH
+
+if TYPE_CHECKING:
+    from dbq.data.examination import Report
+
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Data sets: list, prepare and check them."
+)
+
+
+def complete_data(incomplete: str) -> list[str]:
+    """Names of data sets, for shell completion."""
+    from dbq.data.table import DATASETS
+
+    return [name for name in DATASETS if name.startswith(incomplete)]
+
+
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of a data set.", autocompletion=complete_data)
+]
+DirectoryArgument = Annotated[
+    Path | None, typer.Argument(metavar="DIR", help="Where its files are, or shall be.")
+]
+
+
+@data_app.command("list")
+def list_data(as_json: JsonOption = False) -> None:
+    """What data sets there are, and which files they need.
+
+    \b
+    Examples:
+      dbq data list
+      dbq data list --json
+    """
+    from dbq.data.table import DATASETS
+
+    if as_json:
+        rows = [
+            {"name": name, "about": known.about, "size": known.size, "layout": known.layout}
+            for name, known in DATASETS.items()
+        ]
+        print_json({"data": rows})
+        return
+    for name, known in DATASETS.items():
+        typer.echo(f"{name}: {known.about}")
+        files = f"files: {known.layout or 'none'}"
+        typer.echo(fill(files, WIDTH, initial_indent="  ", subsequent_indent="  "))
+
+
+@data_app.command("prepare")
+def prepare(
+    name: NameArgument, directory: DirectoryArgument = None, as_json: JsonOption = False
+) -> None:
+    """Get the files of a data set, or say what to fetch by hand and where to put it.
+
+    \b
+    Examples:
+      dbq data prepare cifar10 data
+      dbq data prepare imagenet /data/imagenet
+    """
+    from dbq.data.table import prepare_data
+
+    with progress_bars(as_json) as progress:
+        said = prepare_data(name, directory or "", progress)
+    if as_json:
+        print_json({"name": name, "said": said})
+    else:
+        typer.echo(said)
+
+
+@data_app.command("check")
+def check(
+    name: NameArgument,
+    directory: DirectoryArgument = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every image: how many of which class, damaged files, one checksum over everything.
+
+    Exit status 1 if an image cannot be read or a class has none.
+
+    \b
+    Examples:
+      dbq data check digits
+      dbq data check cifar10 data --json
+      dbq data check visual_wake_words /data/coco --workers 8
+    """
+    from dbq.data.table import check_data
+
+    with progress_bars(as_json) as progress:
+        report = check_data(name, directory or "", progress, workers)
+    if as_json:
+        print_json({"name": name, **report.to_json()})
+    else:
+        _print(report)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+FEW = 20  # classes that are printed one by one
+
+
+def _print(report: Report) -> None:
+    for part in report.splits:
+        typer.echo(f"{part.name}: {part.images} images of {len(part.per_class)} classes")
+        if len(part.per_class) <= FEW:
+            for name, count in part.per_class.items():
+                typer.echo(f"  {count:7}  {name}")
+        else:
+            counts = part.per_class.values()
+            typer.echo(f"  {min(counts)} to {max(counts)} a class; --json lists them")
+    for problem in report.problems:
+        typer.echo(f"problem: {problem}")
+    typer.echo(f"sha256 {report.sha256}")

@@ -1,0 +1,211 @@
+"""`dbq export`, `dbq inspect`, `dbq run` and `dbq bench`: parsing and printing only."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbq.cli.terminal import JsonOption, print_json
+from dbq.errors import FileFormatError
+
+FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
+ThreadsOption = Annotated[int, typer.Option(min=1, help="Threads of the engine.")]
+
+
+def export(
+    network: Annotated[
+        Path, typer.Argument(help="Directory of a run of dbq train, or one of its networks.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file; net.dbq in the run if not given.")
+    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX model as well.")] = None,
+    data: Annotated[
+        str, typer.Option(help="Where the data set is, if not where the recipe says.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """A trained network as one small file that runs without Python.
+
+    The integer program is compared with the network on test images (noise where there are none).
+
+    \b
+    Examples:
+      dbq export runs/2t
+      dbq export runs/2t -o resnet20.dbq --onnx resnet20.onnx --data data/cifar-10
+    """
+    from dbq.deploy.fileformat import save
+    from dbq.experiments.export import program_of_run
+    from dbq.lowering.agreement import Agreement
+
+    program = program_of_run(network, data)
+    target = out or (network if network.is_dir() else network.parent) / "net.dbq"
+    size = save(program, target)
+    files = {"file": str(target), "bytes": size}
+    if onnx is not None:
+        from dbq.deploy.onnx.export import export_onnx
+
+        export_onnx(program, onnx)
+        files["onnx"] = str(onnx)
+    if as_json:
+        print_json({**files, "facts": dict(program.facts)})
+        return
+    typer.echo(f"{Agreement(**program.facts['agreement'])} ({program.facts['compared_on']})")
+    typer.echo(f"{target}: {size:,} bytes" + (f", and {onnx}" if onnx else ""))
+    typer.echo(f"next: dbq run {target} IMAGE, or dbq bench {target}")
+
+
+def inspect(
+    file: FileArgument,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="What runs here, instead of what is in the file.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What is inside a .dbq file: layers, precisions, sizes, sparsity; or the kernels that run them.
+
+    \b
+    Examples:
+      dbq inspect net.dbq
+      dbq inspect net.dbq --kernels
+      dbq inspect net.dbq --json
+    """
+    from dbq.deploy.engine import load
+    from dbq.deploy.fileformat import load_program
+    from dbq.deploy.inspection import describe
+
+    found = load(file).describe() if kernels else describe(load_program(file))
+    if as_json:
+        print_json(found.to_json())
+    else:
+        typer.echo(str(found))
+
+
+def run(
+    file: FileArgument,
+    images: Annotated[list[Path], typer.Argument(help="Image files, of any format and size.")],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 5,
+    threads: ThreadsOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Classify images with a .dbq file.
+
+    An image of another size is scaled and its centre cropped, as in the test of the network's data set.
+
+    \b
+    Examples:
+      dbq run net.dbq cat.jpg
+      dbq run net.dbq *.png --top 1 --json
+    """
+    import numpy as np
+
+    from dbq.deploy.engine import load
+    from dbq.deploy.images import read_image
+
+    with load(file, threads) as net:
+        length = _resize_length(net.facts, max(net.input_shape[:2]))
+        logits = net(np.stack([read_image(path, net.input_shape, length) for path in images]))
+        names = net.facts.get("classes") or [str(k) for k in range(logits.shape[1])]
+    rows: list[dict[str, Any]] = []
+    for path, scores in zip(images, logits, strict=True):
+        best = np.argsort(-scores, kind="stable")[:top]
+        found = [{"class": names[k], "index": int(k), "logit": float(scores[k])} for k in best]
+        rows.append({"image": str(path), "top": found})
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        typer.echo(f"{row['image']}")
+        for each in row["top"]:
+            typer.echo(f"  {each['logit']:9.3f}  {each['class']}")
+
+
+def _resize_length(facts: dict[str, Any], side: int) -> int:
+    """What `read_image` takes; 0 if the file does not say. It may come from anyone, so is checked."""
+    length = facts.get("resize_length", 0)
+    if type(length) is not int or not (length == 0 or side <= length <= 4 * side):
+        raise FileFormatError(
+            f"the file's resize_length is {length!r}; expected {side} to {4 * side}: export it again"
+        )
+    return length
+
+
+def bench(
+    file: FileArgument,
+    threads: ThreadsOption = 1,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure.")] = 2.0,
+    batch: Annotated[int, typer.Option(min=1, help="Images in a call.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """How fast a .dbq file runs here: median time of a call, and the time of each layer.
+
+    \b
+    Examples:
+      dbq bench net.dbq
+      dbq bench net.dbq --threads 2 --batch 16 --json
+    """
+    import numpy as np
+
+    from dbq.deploy.engine import load
+
+    with load(file, threads) as net:
+        shape = (batch, *net.input_shape)
+        images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        calls = _time(lambda: net(images), seconds)
+        profiles = [net.profile(images[0]) for _ in range(max(3, min(50, len(calls))))]
+        layers = [statistics.median(times) for times in zip(*profiles, strict=True)]
+        found: dict[str, Any] = {
+            "network": net.name,
+            "isa": net.isa,
+            "threads": threads,
+            "batch": batch,
+            "calls": len(calls),
+            "milliseconds": 1e3 * statistics.median(calls),
+            "fastest_milliseconds": 1e3 * min(calls),
+            "images_per_second": batch / statistics.median(calls),
+            "peak_memory": net.peak_memory,
+            "load_milliseconds": net.load_milliseconds,
+            "layers": [
+                {"name": layer.name, "kernel": layer.kernel, "microseconds": micros,
+                 "gmac_per_second": layer.macs / micros / 1e3 if micros else 0.0}
+                for layer, micros in zip(net.describe().layers, layers, strict=True)
+            ],
+        }  # fmt: skip
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(_bench_text(found))
+
+
+def _time(call: Any, seconds: float) -> list[float]:
+    for _ in range(3):
+        call()
+    times: list[float] = []
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < seconds or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def _bench_text(found: dict[str, Any]) -> str:
+    from dbq.support.text import as_text, plain_table, short
+
+    table = plain_table(["layer", "kernel", "µs", "GMAC/s"], left=2)
+    for layer in found["layers"]:
+        if layer["kernel"]:
+            speed = layer["gmac_per_second"]
+            table.add_row(layer["name"], layer["kernel"], f"{layer['microseconds']:.1f}",
+                          f"{speed:.1f}" if speed else "")  # fmt: skip
+    return as_text(
+        table,
+        f"{found['network']}, {found['isa']}, {found['threads']} threads, batch {found['batch']}: "
+        f"median {found['milliseconds']:.3f} ms of {found['calls']} calls, fastest "
+        f"{found['fastest_milliseconds']:.3f} ms, {found['images_per_second']:.0f} images/s; "
+        f"{short(found['peak_memory'])}B of memory, loaded in {found['load_milliseconds']:.1f} ms",
+    )

@@ -1,0 +1,54 @@
+"""doctor: what this machine has and what dbq will use of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from dbq.version import __version__
+
+
+def examine() -> dict[str, str]:
+    """Facts worth having in a bug report, in a few lines.
+
+    >>> examine()["dbq"] == __version__
+    True
+    """
+    import torch
+
+    from dbq.quantizers.dbq.staircase_native import LIBRARY, STAIRCASE
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    native = f"native ({LIBRARY.name})" if STAIRCASE else f"torch calls: {LIBRARY} does not load"
+    return {
+        "dbq": __version__,
+        "python": f"{platform.python_version()} on {sys.platform} {platform.machine()}",
+        "torch": str(torch.__version__),
+        "numpy": _version("numpy"),
+        "safetensors": _version("safetensors"),
+        "scikit-learn": _version("scikit-learn"),
+        "cpu": f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "threads": str(torch.get_num_threads()),
+        "gpu": gpu,
+        "training kernel": native,
+        "engine": _engine(),
+    }
+
+
+def _engine() -> str:
+    from dbq.deploy.engine import available_isas
+    from dbq.errors import EngineError
+
+    try:
+        return f"libdbq with kernels for {', '.join(available_isas())}"
+    except EngineError as error:
+        return str(error)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

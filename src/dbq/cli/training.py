@@ -1,0 +1,201 @@
+"""`dbq train`, `dbq eval` and `dbq recipes`: parsing and printing only."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dbq.cli.terminal import JsonOption, print_json
+from dbq.errors import RecipeError, TrainingError
+from dbq.support.text import as_text, plain_table, short
+from dbq.training.recipe import Recipe, load_recipe, recipe_names
+
+recipes_app = typer.Typer(no_args_is_help=True, help="The shipped training recipes.")
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Names of recipes, for shell completion."""
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(help="Name of a recipe, or path of a .toml.", autocompletion=complete_recipe),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="A.B=V", help="Change a key of the recipe; may be repeated."),
+]
+
+
+def train(
+    recipe: RecipeArgument,
+    out: Annotated[Path, typer.Option(help="Directory for the run.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one.")
+    ] = False,
+    overrides: SetOption = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as well.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train by a recipe: a directory with the network, its metrics and its result.
+
+    Accuracy is that of the hard network on the whole test set. Ctrl-C saves before it ends.
+
+    \b
+    Examples:
+      dbq train resnet20-2t-quick --out runs/2t --set model.weights=resnet20.safetensors
+      dbq train resnet20-2t-quick --out runs/2t --resume
+      dbq train mine.toml --out runs/mine --set train.epochs=3 --set machine.channels_last=true
+      torchrun --nproc-per-node=2 -m dbq train digits-2t --out runs/two --set machine.sync_bn=true
+    """
+    from rich.console import Console
+
+    from dbq.training.run import train as run
+    from dbq.training.watchers.display import TerminalWatcher
+    from dbq.training.watchers.watching import Watcher
+
+    chosen = _recipe_of_run(recipe, out, overrides or []) if resume else None
+    chosen = chosen or load_recipe(recipe, overrides or ())
+    watchers: list[Watcher] = []
+    first = os.environ.get("RANK", "0") == "0"  # of the processes torchrun started
+    with ExitStack() as stack:
+        if first and not as_json:
+            watchers.append(stack.enter_context(TerminalWatcher(Console(stderr=True))))
+        if first and tensorboard:
+            from dbq.training.watchers.tensorboard import TensorBoardWatcher
+
+            watchers.append(TensorBoardWatcher(out))
+        result = run(chosen, out, resume=resume, watchers=tuple(watchers))
+    if first and as_json:
+        print_json(result)
+    elif first:
+        typer.echo(result_text(result, out))
+
+
+def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | None:
+    """The recipe a run was begun with, if there is one; what was set then need not be set again."""
+    saved = out / "recipe.toml"
+    if not saved.exists():
+        return None
+    begun, named = load_recipe(saved, overrides), load_recipe(recipe).name
+    if begun.name != named:
+        raise TrainingError(
+            f"{out} is a run of recipe {begun.name}, not of {named}: choose another --out"
+        )
+    return begun
+
+
+def evaluate(
+    network: Annotated[
+        Path,
+        typer.Argument(help="Directory of a run, one of its networks, a .dbq file, other weights."),
+    ],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="What other weights are weights of.", autocompletion=complete_recipe),
+    ] = None,
+    overrides: SetOption = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data set is, if not where the recipe says.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Top-1 and top-5 of the hard network on the whole test set.
+
+    \b
+    Examples:
+      dbq eval runs/2t
+      dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
+      dbq eval runs/2t/net.dbq --data data/cifar-10
+      dbq eval resnet20.safetensors --recipe resnet20-fp
+      dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
+    """
+    from dbq.experiments.export import evaluate_deployed
+    from dbq.training.record.evaluate_file import evaluate_file
+
+    if overrides and recipe is None:
+        raise RecipeError("--set changes a recipe: give one by --recipe, or leave it out")
+    chosen = load_recipe(recipe, overrides or ()) if recipe else None
+    if network.suffix == ".dbq":
+        found = evaluate_deployed(network, str(data or ""))
+    else:
+        found = evaluate_file(network, chosen, str(data or ""))
+    if as_json:
+        print_json(found)
+        return
+    epoch = "" if found["epoch"] is None else f", epoch {found['epoch'] + 1}"
+    typer.echo(
+        f"{found['recipe']} ({found['plan']}){epoch}: "
+        f"top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} % of {found['images']} images "
+        f"({found['data']}, {found['split']})"
+    )
+
+
+@recipes_app.command("list")
+def list_recipes(as_json: JsonOption = False) -> None:
+    """All shipped recipes, and the accuracy the paper has for each.
+
+    \b
+    Examples:
+      dbq recipes list
+      dbq recipes list --json
+    """
+    recipes = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        rows = [
+            {"name": r.name, "about": r.about, "data": r.data.name, "network": r.model.name,
+             "plan": r.quantize.plan, "epochs": r.train.epochs, "paper_top1": r.paper}
+            for r in recipes
+        ]  # fmt: skip
+        print_json(rows)
+        return
+    table = plain_table(["recipe", "data", "network", "plan", "epochs", "paper"], left=4)
+    for recipe in recipes:
+        width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
+        paper = "" if recipe.paper is None else f"{recipe.paper:.2f}"
+        table.add_row(
+            recipe.name, recipe.data.name, recipe.model.name + width, recipe.quantize.plan,
+            str(recipe.train.epochs), paper,
+        )  # fmt: skip
+    typer.echo(as_text(table, width=105))
+
+
+@recipes_app.command("show")
+def show_recipe(
+    recipe: RecipeArgument, overrides: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """A recipe with every default written out: a start for one of your own.
+
+    \b
+    Examples:
+      dbq recipes show resnet20-2t
+      dbq recipes show resnet20-2t --set train.epochs=10 > mine.toml
+    """
+    import tomllib
+
+    text = load_recipe(recipe, overrides or ()).to_toml()
+    if as_json:
+        print_json(tomllib.loads(text))
+    else:
+        typer.echo(text.rstrip())
+
+
+def result_text(result: dict[str, Any], out: Path) -> str:
+    """What a run came to, and where it is."""
+    cost = result["cost"]
+    paper = "" if result["paper_top1"] is None else f", paper {result['paper_top1']:.2f} %"
+    test = result["test"]
+    costs = ", ".join(f"{key} {short(cost[key])}" for key in ("C_C", "C_S", "C_R", "C_M"))
+    return (
+        f"top-1 {result['top1']:.2f} % (best {result['best_top1']:.2f} % in epoch "
+        f"{result['best_epoch'] + 1}{paper}), top-5 {result['top5']:.2f} %, hard network, "
+        f"{test['images']} images ({test['data']}, {test['split']})\n{costs}\n"
+        f"network: {out / 'model.safetensors'}"
+    )

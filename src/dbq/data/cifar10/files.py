@@ -1,0 +1,90 @@
+"""CIFAR-10 in either form of its archive.
+
+The binary form has records of a label byte and 3,072 pixel bytes (planes red, green, blue); the python
+form is read into the same records by cifar10_python.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dbq.data.cifar10 import python_form as cifar10_python
+from dbq.data.options import DataOptions
+from dbq.data.split import Split, TensorSplit
+from dbq.errors import DataError
+
+RECORD = 1 + 3 * 32 * 32
+PER_FILE = 10_000
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # over the training set
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FILES = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
+FOLDERS = {"cifar-10-batches-bin": ".bin", "cifar-10-batches-py": ""}  # and their files' suffix
+LAYOUT = "DIR/cifar-10-batches-bin/ or DIR/cifar-10-batches-py/, as in the official archives"
+
+
+def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
+    """Train (pad 4, crop, flip) and test."""
+    mean, std = options.mean or MEAN, options.std or STD
+
+    def split(name: str) -> Split:
+        images, labels = load_cifar10(options.directory, name)
+        return TensorSplit(
+            images, labels, name=name, classes=CLASSES,
+            mean=mean, std=std, pad=4, flip=True, device=device,
+        )  # fmt: skip
+
+    return split("train"), split("test")
+
+
+def load_cifar10(directory: Path | str, split: str) -> tuple[Tensor, Tensor]:
+    """All images of a split as uint8 [N, 3, 32, 32], and their labels.
+
+    `directory` holds an archive's folder (the binary one is preferred), or the files themselves.
+    """
+    found = find(Path(directory))
+    if found is None:
+        raise DataError(
+            f"no CIFAR-10 in {directory}: expected {' or '.join(FOLDERS)} there; "
+            f"dbq data prepare cifar10 {directory} gets it"
+        )
+    folder, suffix = found
+    read = _read_binary if suffix else cifar10_python.read
+    records = np.concatenate([read(folder / (name + suffix)) for name in FILES[split]])
+    images = torch.from_numpy(records[:, 1:].copy()).view(-1, 3, 32, 32)
+    return images, torch.from_numpy(records[:, 0].astype(np.int64))
+
+
+def find(directory: Path) -> tuple[Path, str] | None:
+    """The folder with the files, and the suffix of their names."""
+    for inner, suffix in FOLDERS.items():
+        if (directory / inner).is_dir():
+            return directory / inner, suffix
+    names = [name for names in FILES.values() for name in names]
+    for suffix in FOLDERS.values():
+        if any((directory / (name + suffix)).is_file() for name in names):
+            return directory, suffix
+    return None
+
+
+def _read_binary(path: Path) -> NDArray[np.uint8]:
+    try:
+        raw = np.fromfile(path, dtype=np.uint8)
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path}: {error.strerror}; expected CIFAR-10's binary version there"
+        ) from None
+    if raw.size != PER_FILE * RECORD:
+        raise DataError(
+            f"{path} has {raw.size} bytes, expected {PER_FILE * RECORD}: fetch it again"
+        )
+    records = raw.reshape(PER_FILE, RECORD)
+    if records[:, 0].max() > 9:
+        raise DataError(
+            f"{path} has a label {records[:, 0].max()}, expected 0 to 9: fetch it again"
+        )
+    return records

@@ -1,0 +1,1 @@
+"""COCO, and the Visual Wake Words task made from its annotations."""

@@ -1,0 +1,1 @@
+"""ImageNet (ILSVRC2012) as folders of photographs."""

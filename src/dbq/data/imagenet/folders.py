@@ -1,0 +1,108 @@
+"""ImageNet (ILSVRC2012): class folders for training; for testing class folders, or flat with labels.
+
+Any number of classes will do, so that subsets work; their order is that of the sorted folder names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from dbq.data.files import FileSplit
+from dbq.data.imagenet.labels import read_labels
+from dbq.data.options import DataOptions
+from dbq.data.split import Split
+from dbq.errors import DataError
+from dbq.support.progress import Progress, silent
+
+SIDE = 224
+LAYOUT = (
+    "DIR/train/WNID/*.JPEG from ILSVRC2012_img_train.tar and the tar of every class in it; "
+    "DIR/val/*.JPEG from ILSVRC2012_img_val.tar, moved into folders DIR/val/WNID/ or flat, with "
+    "DIR/val_labels.txt (lines `FILE WNID`, or `FILE NUMBER` counting sorted WNIDs from 0, or only a "
+    "WNID, in the order of file names) or the devkit's ILSVRC2012_validation_ground_truth.txt and "
+    "DIR/synset_ids.txt (lines `ID WNID`, from the devkit's meta.mat)"
+)
+
+
+def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
+    """Train and val."""
+    root = Path(options.directory)
+    classes = _class_folders(root / "train")
+    if not classes:
+        raise DataError(
+            f"{root / 'train'} has no class folders (n01440764, ...): expected DIR/train/WNID/*.JPEG; "
+            "unpack the tar of every class into a folder of its name"
+        )
+
+    def split(name: str, files: list[str], labels: list[int]) -> Split:
+        return FileSplit(
+            root, files, labels, name=name, classes=tuple(classes),
+            side=options.image_size or SIDE, options=options, device=device,
+        )  # fmt: skip
+
+    return split("train", *_in_folders(root, "train", classes)), split("val", *_val(root, classes))
+
+
+def prepare(directory: Path, progress: Progress = silent) -> str:
+    """Nobody may fetch ImageNet for another: see that it is there, or say what must be."""
+    options = DataOptions("imagenet", str(directory))
+    try:
+        train, test = load(options, torch.device("cpu"))
+    except DataError as error:
+        raise DataError(
+            f"{error}. ImageNet is given out by image-net.org under its terms, so fetch it by hand; "
+            f"expected: {LAYOUT}"
+        ) from None
+    return (
+        f"ImageNet is in {directory}: {len(train)} images of {len(train.classes)} classes to train, "
+        f"{len(test)} to test"
+    )
+
+
+def _val(root: Path, classes: list[str]) -> tuple[list[str], list[int]]:
+    folders = _class_folders(root / "val")
+    if not folders:
+        return read_labels(root, _listing(root / "val"), classes)
+    if missing := sorted(set(classes) - set(folders)):
+        raise DataError(
+            f"{root / 'val'} has no folder {missing[0]}, which {root / 'train'} has "
+            f"({len(missing)} missing): expected the same classes in both"
+        )
+    if foreign := sorted(set(folders) - set(classes)):
+        raise DataError(
+            f"{root / 'val'} has a folder {foreign[0]}, which {root / 'train'} has not "
+            f"({len(foreign)} such): expected the same classes in both"
+        )
+    return _in_folders(root, "val", classes)
+
+
+def _in_folders(root: Path, part: str, classes: list[str]) -> tuple[list[str], list[int]]:
+    files: list[str] = []
+    labels: list[int] = []
+    for label, wnid in enumerate(classes):
+        found = _listing(root / part / wnid)
+        if not found:
+            raise DataError(
+                f"{root / part / wnid} is empty, expected its images: unpack {wnid}.tar there"
+            )
+        files += [os.path.join(part, wnid, name) for name in found]
+        labels += [label] * len(found)
+    return files, labels
+
+
+def _class_folders(directory: Path) -> list[str]:
+    """Sorted; files beside them, such as the archives they came from, do not matter."""
+    return [name for name in _listing(directory) if (directory / name).is_dir()]
+
+
+def _listing(directory: Path) -> list[str]:
+    """Sorted names, but for hidden ones."""
+    try:
+        return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+    except OSError as error:
+        raise DataError(
+            f"cannot read {directory}: {error.strerror}; expected images there, see dbq data list"
+        ) from None

@@ -1,0 +1,264 @@
+"""The native engine: .dbq files run by libdbq, one C call for each batch.
+
+    net = load("net.dbq", threads=2)
+    logits = net(images)  # uint8 [N, H, W, C] -> float32 [N, classes]
+
+A Net may be used by several Python threads at once: the calls release the GIL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.deploy.description import Description, LayerInfo
+from dbq.errors import DbqError, EngineError, FileFormatError
+
+LIBRARY = Path(__file__).parents[1] / "libdbq.so"
+
+Images = npt.NDArray[np.uint8]
+Logits = npt.NDArray[np.float32]
+
+BAD_FILE = (1, 2, 3)  # dbq_status: DBQ_CANNOT_READ, DBQ_BAD_FILE, DBQ_BAD_VERSION
+
+
+class _Layer(ctypes.Structure):
+    """dbq_layer of native/dbq.h."""
+
+    _fields_ = (
+        *((name, c_char_p) for name in ("name", "kind", "precision", "kernel", "type")),
+        *((name, c_int) for name in ("channels", "height", "width")),
+        ("weight_bytes", c_size_t),
+        ("macs", c_uint64),
+    )
+
+
+# name: (result, arguments), as in native/dbq.h
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "dbq_last_error": (c_char_p, []),
+    "dbq_last_status": (c_int, []),
+    "dbq_load": (c_void_p, [c_char_p]),
+    "dbq_load_memory": (c_void_p, [c_char_p, c_size_t]),
+    "dbq_free": (None, [c_void_p]),
+    "dbq_run": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "dbq_profile": (c_int, [c_void_p, c_void_p, POINTER(c_double)]),
+    "dbq_set_threads": (c_int, [c_void_p, c_int]),
+    "dbq_threads": (c_int, [c_void_p]),
+    "dbq_input_shape": (None, [c_void_p, *[POINTER(c_int)] * 3]),
+    "dbq_output_shape": (None, [c_void_p, *[POINTER(c_int)] * 3]),
+    "dbq_name": (c_char_p, [c_void_p]),
+    "dbq_metadata": (c_char_p, [c_void_p]),
+    "dbq_isa": (c_char_p, [c_void_p]),
+    "dbq_peak_memory": (c_size_t, [c_void_p]),
+    "dbq_load_milliseconds": (c_double, [c_void_p]),
+    "dbq_layers": (c_int, [c_void_p]),
+    "dbq_layer_info": (c_int, [c_void_p, c_int, POINTER(_Layer)]),
+    "dbq_version": (c_char_p, []),
+    "dbq_available_isas": (c_char_p, []),
+}
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """libdbq, with the types of its functions."""
+    try:
+        found = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise EngineError(
+            f"the native engine does not load ({reason}); install dbq where there is a C++ compiler"
+        ) from None
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(found, name)
+        function.restype, function.argtypes = result, arguments
+    return found
+
+
+def available_isas() -> list[str]:
+    """The instruction sets this processor has kernels for, best last; DBQ_ISA chooses one."""
+    return str(library().dbq_available_isas().decode()).split()
+
+
+def load(source: str | os.PathLike[str] | bytes, threads: int = 1) -> Net:
+    """The network in a .dbq file, given by path or as its bytes.
+
+    >>> import dbq, torch
+    >>> from dbq.deploy.fileformat import write_program
+    >>> model = dbq.create_model("resnet20")
+    >>> images = torch.rand(2, 3, 32, 32)
+    >>> _ = dbq.prepare(model, "resnet-2t-a8", images), dbq.calibrate(model, [images])
+    >>> net = load(write_program(dbq.lower(model, images, report=None)), threads=2)
+    >>> net(np.zeros((5, 32, 32, 3), np.uint8)).shape
+    (5, 10)
+    """
+    return Net(source, threads)
+
+
+class Net:
+    """A network ready to run. `with load(...) as net:` frees its memory at the end, or `close()`."""
+
+    def __init__(self, source: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
+        self._handle: int | None = None
+        self._library = library()
+        if isinstance(source, bytes):
+            handle = self._library.dbq_load_memory(source, len(source))
+        else:
+            handle = self._library.dbq_load(os.fsencode(source))
+        if not handle:
+            raise self._error()
+        self._handle = handle
+        self.input_shape = self._three("dbq_input_shape")  # height, width, channels
+        self.output_shape = self._three("dbq_output_shape")  # channels, height, width
+        if threads != 1:
+            self.threads = threads
+
+    def __call__(self, images: npt.ArrayLike) -> Logits:
+        """Logits [N, classes] of images [N, H, W, C] or [H, W, C]; [N, K, H, W] if it has pixels."""
+        batch = self._batch(images)
+        channels, height, width = self.output_shape
+        pixels = () if (height, width) == (1, 1) else (height, width)
+        logits = np.empty((len(batch), channels, *pixels), np.float32)
+        status = self._library.dbq_run(
+            self._open, batch.ctypes.data, len(batch), logits.ctypes.data
+        )
+        self._check(status)
+        return logits
+
+    def profile(self, image: npt.ArrayLike) -> list[float]:
+        """Microseconds of each layer for one image, in the order of `describe().layers`."""
+        batch = self._batch(image)
+        if len(batch) != 1:
+            raise EngineError(f"profile takes one image, got {len(batch)}")
+        times = (c_double * self._library.dbq_layers(self._open))()
+        self._check(self._library.dbq_profile(self._open, batch.ctypes.data, times))
+        return list(times)
+
+    @property
+    def threads(self) -> int:
+        return int(self._library.dbq_threads(self._open))
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._check(self._library.dbq_set_threads(self._open, count))
+
+    @property
+    def name(self) -> str:
+        return str(self._library.dbq_name(self._open).decode())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the exporter wrote about the network; no computation depends on it."""
+        try:
+            facts = json.loads(self._library.dbq_metadata(self._open))
+        except (ValueError, RecursionError):
+            facts = None
+        if not isinstance(facts, dict):
+            raise FileFormatError(f"{self.name}: its facts are not a JSON object; export it again")
+        return facts
+
+    @property
+    def isa(self) -> str:
+        """The instruction set of the kernels."""
+        return str(self._library.dbq_isa(self._open).decode())
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes for running one image: weights, arena, scratch space."""
+        return int(self._library.dbq_peak_memory(self._open))
+
+    @property
+    def load_milliseconds(self) -> float:
+        return float(self._library.dbq_load_milliseconds(self._open))
+
+    def describe(self) -> Description:
+        """What runs, layer by layer; prints as a table."""
+        count = self._library.dbq_layers(self._open)
+        return Description(
+            name=self.name,
+            isa=self.isa,
+            threads=self.threads,
+            peak_memory=self.peak_memory,
+            load_milliseconds=self.load_milliseconds,
+            layers=tuple(self._layer(index) for index in range(count)),
+        )
+
+    def close(self) -> None:
+        """Free its memory. It cannot run any more; nobody may be running it."""
+        if self._handle is not None:
+            self._library.dbq_free(self._handle)
+        self._handle = None
+
+    def __enter__(self) -> Net:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return "Net(closed)"
+        shape = "x".join(map(str, self.input_shape))
+        return f"Net({self.name!r}, image {shape}, {self.isa}, {self.threads} threads)"
+
+    @property
+    def _open(self) -> int:
+        if self._handle is None:
+            raise EngineError("this network was closed; load it again")
+        return self._handle
+
+    def _batch(self, images: npt.ArrayLike) -> Images:
+        found = np.asarray(images)
+        batch = found[None] if found.ndim == 3 else found
+        if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[1:] != self.input_shape:
+            expected = ", ".join(map(str, self.input_shape))
+            raise EngineError(
+                f"images are {found.dtype} {list(found.shape)}, {self.name} expects "
+                f"uint8 [N, {expected}]: resize or convert them"
+            )
+        return np.ascontiguousarray(batch)
+
+    def _three(self, function: str) -> tuple[int, int, int]:
+        a, b, c = c_int(), c_int(), c_int()
+        getattr(self._library, function)(self._open, a, b, c)
+        return a.value, b.value, c.value
+
+    def _layer(self, index: int) -> LayerInfo:
+        found = _Layer()
+        self._check(self._library.dbq_layer_info(self._open, index, found))
+        return LayerInfo(
+            name=found.name.decode(),
+            kind=found.kind.decode(),
+            precision=found.precision.decode(),
+            kernel=found.kernel.decode(),
+            type=found.type.decode(),
+            shape=(found.channels, found.height, found.width),
+            weight_bytes=found.weight_bytes,
+            macs=found.macs,
+        )
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise self._error()
+
+    def _error(self) -> DbqError:
+        text = self._library.dbq_last_error().decode(errors="replace")
+        bad_file = self._library.dbq_last_status() in BAD_FILE
+        return (FileFormatError if bad_file else EngineError)(text)

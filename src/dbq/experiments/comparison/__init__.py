@@ -1,0 +1,1 @@
+"""One recipe, many methods, the same budget."""

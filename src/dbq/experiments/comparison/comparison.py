@@ -1,0 +1,248 @@
+"""compare: one recipe, many methods, the same budget.
+
+Every contestant gets the recipe's network, data, starting weights, epochs and learning rate; only the
+quantizer of the layers that the recipe's plan makes ternary differs. Each is a run of its own, so a
+comparison can be stopped, resumed, and shared among processes that are given different methods.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dbq.costs.rules import Totals
+from dbq.data.table import load_data
+from dbq.errors import PlanError, RecipeError, TrainingError, closest
+from dbq.experiments.paper.printed import resnet20_top1
+from dbq.plans.precision import MAX_BITS, Precision
+from dbq.quantizers.table import QUANTIZERS
+from dbq.support.atomic import write_atomically
+from dbq.support.memory import keep_freed_memory
+from dbq.support.text import as_text, counted, plain_table, short
+from dbq.training.learner import Learner
+from dbq.training.networks import quantized_network
+from dbq.training.order import derive, epoch_batches
+from dbq.training.processes.world import World, joined
+from dbq.training.recipe import QuantizeOptions, Recipe
+from dbq.training.record.provenance import machine
+from dbq.training.run import train
+from dbq.training.watchers.watching import Watcher
+
+FLOAT = "float"
+RECORD = "comparison.json"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method in a size, or the float network trained on.
+
+    >>> Contestant.parse("lqnet:2B").name, Contestant.parse("twn").name
+    ('lqnet-2B', 'twn-1T')
+    """
+
+    method: str
+    precision: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.method}-{self.precision}" if self.precision else self.method
+
+    @classmethod
+    def parse(cls, text: str) -> Contestant:
+        """`float`, `method:precision`, or only the method where it has just one precision."""
+        method, _, precision = text.partition(":")
+        if method == FLOAT and not precision:
+            return cls(FLOAT)
+        if method not in QUANTIZERS:
+            raise RecipeError(f"no method {method!r}; {closest(method, [FLOAT, *QUANTIZERS])}")
+        known = precisions(method)
+        if not precision and len(known) == 1:
+            return cls(method, known[0])
+        if precision not in known:
+            choices = " or ".join(f"{method}:{choice}" for choice in known)
+            raise RecipeError(f"method {text!r}: expected {choices}")
+        return cls(method, precision)
+
+    def recipe(self, base: Recipe) -> Recipe:
+        """The recipe of this contestant's run."""
+        name = f"{base.name} {self.name}"
+        if self.method == FLOAT:
+            calibrate = base.quantize.calibrate
+            return replace(base, name=name, quantize=QuantizeOptions("fp", calibrate=calibrate))
+        if not base.base_plan.has_weights("ternary"):
+            raise RecipeError(
+                f"plan {base.base_plan.name} of recipe {base.name} has no ternary layer, so there is "
+                "nothing to compare methods on"
+            )
+        own = self.method == (base.quantize.method or "dbq")
+        options = base.quantize.options if own else {}
+        wanted = replace(
+            base.quantize, method=self.method, precision=self.precision, options=options
+        )
+        return replace(base, name=name, quantize=wanted)
+
+
+def precisions(method: str) -> list[str]:
+    """The precisions a method exists in.
+
+    >>> precisions("dbq")
+    ['1T', '2T', '3T']
+    """
+    kind, make = QUANTIZERS[method]
+    found = []
+    for size in range(1, MAX_BITS + 1):
+        try:
+            precision = Precision(kind, size)
+            make(precision, 1)
+        except PlanError:
+            continue
+        found.append(str(precision))
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the comparison. Accuracies in percent, of the hard network on the whole test set."""
+
+    name: str
+    top1: float
+    best_top1: float
+    cost: Totals
+    seconds: float
+    step_ratio: float | None = None  # time of a training step against the float network's
+    paper_top1: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out, and under which conditions; `failed` says why a contestant has no entry."""
+
+    recipe: str
+    network: str
+    data: str
+    epochs: int
+    seed: int
+    machine: dict[str, Any]
+    entries: tuple[Entry, ...]
+    failed: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; entries are under "entries", their costs under "cost"."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Comparison:
+        entries = tuple(Entry(**{**e, "cost": Totals(**e["cost"])}) for e in data["entries"])
+        return cls(**{**data, "entries": entries})
+
+    def __str__(self) -> str:
+        heads = ["method", "top-1", "best", "C_C", "C_S", "C_R", "C_M", "step", "paper"]
+        table = plain_table(heads)
+        for e in self.entries:
+            step = "" if e.step_ratio is None else f"{e.step_ratio:.2f}x"
+            paper = "" if e.paper_top1 is None else f"{e.paper_top1:.2f}"
+            costs = (e.cost.C_C, e.cost.C_S, e.cost.C_R, e.cost.C_M)
+            table.add_row(e.name, f"{e.top1:.2f}", f"{e.best_top1:.2f}", *map(short, costs), step,
+                          paper)  # fmt: skip
+        epochs = counted(self.epochs, "epoch")
+        return as_text(
+            f"{self.network} on {self.data}, {epochs} each, seed {self.seed} (recipe {self.recipe})",
+            table,
+            *(f"{name} failed: {why}" for name, why in self.failed.items()),
+        )
+
+
+def compare(
+    recipe: Recipe,
+    contestants: Sequence[Contestant],
+    out: Path,
+    *,
+    rounds: int = 0,
+    watch: Callable[[str], tuple[Watcher, ...]] = lambda name: (),
+) -> Comparison:
+    """Train every contestant into a directory below `out`, and write `out`/comparison.json.
+
+    Finished runs are kept and unfinished ones resumed; a run that fails is reported, and the others
+    go on. `rounds` > 0 measures training steps as well, with the contestants taking turns; step
+    times of an earlier call are kept otherwise.
+    """
+    recipes = {contestant.name: contestant.recipe(recipe) for contestant in contestants}
+    results, failed = {}, {}
+    for name, own in recipes.items():
+        try:
+            results[name] = train(own, out / name, resume=True, watchers=watch(name))
+        except TrainingError as error:
+            failed[name] = str(error)
+    ratios = step_ratios(recipe, contestants, rounds) if rounds else known_ratios(out)
+    entries = tuple(
+        Entry(name, result["top1"], result["best_top1"], Totals(**result["cost"]),
+              result["seconds"], ratios.get(name), _paper(recipe, name))
+        for name, result in results.items()
+    )  # fmt: skip
+    network = recipe.model.name + (f" x{recipe.model.width:g}" if recipe.model.width != 1 else "")
+    found = Comparison(recipe.name, network, recipe.data.name, recipe.train.epochs,
+                       recipe.train.seed, machine(), entries, failed)  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / RECORD, (json.dumps(found.to_json(), indent=1) + "\n").encode())
+    return found
+
+
+def step_ratios(recipe: Recipe, contestants: Sequence[Contestant], rounds: int) -> dict[str, float]:
+    """Median over rounds of each contestant's step time against the float network's in that round.
+
+    All see the same batches on the same machine in one interleaved run. Freed memory is kept: the
+    time of page faults varies more than what is to be measured.
+    """
+    keep_freed_memory()
+    with joined(recipe.machine.device) as world:
+        train_split, test_split = load_data(recipe.data, world.device)
+        classes = len(test_split.classes)
+        everyone = list(dict.fromkeys([Contestant(FLOAT), *contestants]))
+        learners = {c.name: _learner(c.recipe(recipe), classes, world) for c in everyone}
+        times: dict[str, list[float]] = {name: [] for name in learners}
+        batches = epoch_batches(len(train_split), recipe.train.batch, recipe.train.seed, 0)
+        batches = batches[: rounds + 1]  # the first is for warming up
+        draw = derive(recipe.train.seed, "augmentation", 0)
+        for turn, batch in enumerate(train_split.batches(batches, draw)):
+            for name in learners if turn % 2 else reversed(learners):
+                start = time.perf_counter()
+                learners[name].step(batch, turn)
+                times[name].append(time.perf_counter() - start)
+    return {
+        name: statistics.median(t / f for t, f in zip(own[1:], times[FLOAT][1:], strict=True))
+        for name, own in times.items()
+    }
+
+
+def _learner(recipe: Recipe, classes: int, world: World) -> Learner:
+    learner = Learner(recipe, quantized_network(recipe, classes), None, world)
+    learner.move_to(0.0, resolution=1.0)
+    return learner
+
+
+def known_ratios(out: Path) -> dict[str, float]:
+    """Step times of the comparison that `out` holds already."""
+    try:
+        record = json.loads((out / RECORD).read_text())
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return {e["name"]: e["step_ratio"] for e in record["entries"] if e["step_ratio"] is not None}
+
+
+def _paper(recipe: Recipe, name: str) -> float | None:
+    """The paper's accuracy of a contestant, where it has one: weights-only ResNet-20."""
+    weights_only = all(rule.input.is_float for rule in recipe.plan.rules)
+    if (recipe.model.name, recipe.data.name) != ("resnet20", "cifar10") or not weights_only:
+        return None
+    return resnet20_top1(name)
+
+
+def parse_all(text: str) -> Iterator[Contestant]:
+    """Contestants from a list with commas."""
+    for part in text.split(","):
+        yield Contestant.parse(part.strip())

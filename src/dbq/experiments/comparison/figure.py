@@ -1,0 +1,31 @@
+"""The figure of a comparison: accuracy against what a network computes and what it stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dbq.experiments.comparison.comparison import FLOAT, Comparison
+from dbq.experiments.report.charts import accuracy_against_costs
+from dbq.experiments.report.drawing import draw
+from dbq.experiments.report.facts import METRICS
+from dbq.support.text import counted
+
+SHOWN = ("C_S", "C_M")
+
+
+def draw_comparison(comparison: Comparison, path: Path) -> Path:
+    """Write the figure; the suffix of `path`, .svg or .png, says in which format."""
+    points: list[dict[str, Any]] = [
+        {
+            "run": e.name,
+            "top1": e.top1,
+            "group": {"dbq": "DBQ", FLOAT: FLOAT}.get(e.name.partition("-")[0], "others"),
+            **{metric: getattr(e.cost, metric) for metric in METRICS},
+        }
+        # DBQ first: it has the first colour.
+        for e in sorted(comparison.entries, key=lambda e: not e.name.startswith("dbq"))
+    ]
+    epochs = counted(comparison.epochs, "epoch")
+    title = f"{comparison.network} on {comparison.data}, {epochs} each"
+    return draw(accuracy_against_costs(points, SHOWN, title), path)

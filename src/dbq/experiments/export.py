@@ -1,0 +1,106 @@
+"""From a run of `dbq train` to a program, and a .dbq file on a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dbq.data.options import DataOptions
+from dbq.data.table import DATASETS, load_data, normalisation
+from dbq.deploy.engine import Net, load
+from dbq.deploy.program import Program
+from dbq.errors import DataError, LoweringError
+from dbq.lowering.lower import lower
+from dbq.model.pixels import denormalise
+from dbq.training.evaluation import evaluate
+from dbq.training.networks import example_image
+from dbq.training.processes.world import World
+from dbq.training.recipe import Recipe
+from dbq.training.record.saved import saved_network
+
+EXAMPLES = 16  # images of the test set on which the program is compared with the network
+
+
+def program_of_run(path: Path, data: str = "") -> Program:
+    """The program of the network in a run's directory, or of one of its networks.
+
+    It is compared with the network on the first images of the test set, or on noise where the data set
+    is not at hand; the result is among the program's facts.
+    """
+    model, recipe, facts = saved_network(path)
+    if recipe.plan.is_float:
+        raise LoweringError(
+            f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4 first"
+        )
+    recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
+    examples, classes = _examples(recipe)
+    mean, std = normalisation(recipe.data)
+    name = f"{recipe.model.name} {recipe.plan.name}"
+    program = lower(model, examples, mean=mean, std=std, name=name, report=None)
+    origin = {
+        "recipe": recipe.name,
+        "plan": recipe.plan.name,
+        "data": recipe.data.name,
+        "compared_on": "test images" if classes else "noise",
+        "epoch": facts["epoch"],
+        "classes": classes,
+    }
+    resize_length = DATASETS[recipe.data.name].resize_length
+    if resize_length:
+        origin["resize_length"] = resize_length(examples.shape[-1])
+    return replace(program, facts={**program.facts, **origin})
+
+
+def _examples(recipe: Recipe) -> tuple[Tensor, list[str]]:
+    """Inputs to compare on, and the names of the classes if the data set is here."""
+    try:
+        _, test = load_data(recipe.data)
+    except DataError:
+        shape = (EXAMPLES, *example_image(recipe).shape[1:])
+        return torch.randn(shape, generator=torch.Generator().manual_seed(0)), []
+    batch = next(iter(test.batches([torch.arange(min(EXAMPLES, len(test)))])))
+    return batch.images, list(test.classes)
+
+
+def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str, Any]:
+    """Top-1 and top-5 of a .dbq file, run by the native engine on a whole test set."""
+    with load(path, threads=threads) as net:
+        facts = net.facts
+        if facts.get("data") not in DATASETS:
+            raise DataError(
+                f"{path} does not say which data set it is for; expected a file of `dbq export RUN`"
+            )
+        mean, std = tuple(facts["mean"]), tuple(facts["std"])
+        options = DataOptions(
+            facts["data"], data, image_size=net.input_shape[0], mean=mean, std=std
+        )
+        _, test = load_data(options)
+        score = evaluate(_Deployed(net, mean, std), test, World(0, 1, torch.device("cpu")))
+        return {
+            "network": str(path),
+            "recipe": facts.get("recipe", ""),
+            "plan": facts.get("plan", ""),
+            "epoch": facts.get("epoch"),
+            "top1": score.top1,
+            "top5": score.top5,
+            "images": score.images,
+            "data": facts["data"],
+            "split": test.name,
+            "engine": f"libdbq, {net.isa}",
+        }
+
+
+class _Deployed(nn.Module):
+    """A loaded file in the place of a network: normalised images in, logits out."""
+
+    def __init__(self, net: Net, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.net, self.mean, self.std = net, mean, std
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.from_numpy(self.net(denormalise(images, self.mean, self.std)))

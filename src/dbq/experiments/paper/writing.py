@@ -1,0 +1,127 @@
+"""`dbq paper`: every table and figure of the paper into a directory, ours beside the printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dbq.experiments.paper import printed
+from dbq.experiments.paper.figures import figures
+from dbq.experiments.paper.tables import Table, paper_tables
+from dbq.experiments.report.drawing import draw
+from dbq.experiments.report.facts import RunFacts, read_run
+from dbq.experiments.report.page import run_names
+from dbq.support.atomic import write_atomically
+from dbq.support.text import counted
+
+# The paper's number of each table.
+NUMBERS = {
+    "operations": "Table 1",
+    "resnet20": "Table 2",
+    "mobilenet_v1": "Table 3",
+    "comparison": "Table 4",
+    "lightweight": "Table 5",
+    "storage": "Supplement, storage",
+    "sparsity": "Supplement, branch sparsity",
+    "statements": "Ratios in the text",
+}
+DATA = {"resnet20": "cifar10"}  # which data set a table is about; the others are of ImageNet
+
+
+def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
+    """Write tables.md, tables.json and the figures; returns what was written."""
+    out.mkdir(parents=True, exist_ok=True)
+    names = run_names(directories) if directories else []
+    read = [read_run(path, name) for path, name in zip(directories, names, strict=True)]
+    runs, networks = [facts for facts, _ in read], [model for _, model in read]
+    tables = paper_tables()
+    drawn = [(f"{name}.svg", spec) for name, spec in figures(runs, networks)]
+    files = [draw(spec, out / name) for name, spec in drawn]
+    text = "\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
+    data = [
+        {**table.to_json(), "ours_epochs_top1": our_accuracies(table, runs)} for table in tables
+    ]
+    for name, content in (("tables.md", text), ("tables.json", json.dumps(data, indent=1))):
+        write_atomically(out / name, (content + "\n").encode())
+        files.append(out / name)
+    return files
+
+
+def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tuple[int, float]]]:
+    """By label, epochs and top-1 of the runs that did what a row of the table is about."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
+    for row in source.rows if source else ():
+        if row.plan is None:
+            continue
+        wanted = (row.network, DATA.get(table.key, "imagenet"), row.plan.name)
+        same = [run.result for run in runs if (run.network, run.data, run.plan) == wanted]
+        mine = [(result["epochs"], result["top1"]) for result in same]
+        if mine:
+            found[row.label] = mine
+    return found
+
+
+def _page(
+    tables: Sequence[Table], runs: Sequence[RunFacts], drawn: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    yield "# The paper, regenerated"
+    yield ""
+    yield (
+        "Each cell is *printed* → **ours**; ✓ says that ours rounds to what is printed, ≠ that it does "
+        "not, – that it cannot be computed. Accuracies in the column top-1 are the paper's, those "
+        "under ours come from the runs this page was given: "
+        + (", ".join(f"`{run.name}`" for run in runs) or "none")
+        + "."
+    )
+    for table in tables:
+        yield ""
+        yield from _table(table, our_accuracies(table, runs))
+    yield ""
+    yield "## Figures"
+    for name, description in drawn:
+        yield ""
+        yield f"![{description}]({name})"
+        yield ""
+        yield f"{description}."
+
+
+def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[str]:
+    units = [f" [{unit}]" if unit else "" for unit in table.units]
+    heads = [c + unit for c, unit in zip(table.columns, units, strict=True)]
+    with_accuracy = any(line.top1 for line in table.lines)
+    accuracy = ["top-1", "ours"] if with_accuracy else []
+    yield f"## {NUMBERS[table.key]}: {table.title}"
+    yield ""
+    yield _row(["", *accuracy, *heads])
+    yield _row(["---"] * (1 + len(accuracy) + len(heads)))
+    notes: list[str] = []
+    for line in table.lines:
+        mine = "; ".join(_accuracies(ours.get(line.label, [])))
+        if line.note and line.note not in notes:
+            notes.append(line.note)
+        mark = f" ({notes.index(line.note) + 1})" if line.note else ""
+        texts = [line.top1, mine] if with_accuracy else []
+        yield _row([line.label + mark, *texts, *(_figure(figure) for figure in line.figures)])
+    for i, note in enumerate(notes, 1):
+        yield ""
+        yield f"({i}) {note}"
+
+
+def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
+    """Together where they took equally many epochs; longer runs are better ones."""
+    for epochs in dict.fromkeys(epochs for epochs, _ in found):
+        numbers = ", ".join(f"**{top1:.2f}**" for e, top1 in found if e == epochs)
+        yield f"{numbers} ({counted(epochs, 'epoch')})"
+
+
+def _figure(figure: Any) -> str:
+    sign = {True: "✓", False: "≠", None: "–"}[figure.agrees]
+    ours = "" if figure.ours is None else f" → **{figure.ours:.{figure.decimals + 2}f}**"
+    return f"{figure.printed}{ours} {sign}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,1 @@
+"""What each kind of layer or function does to a value."""

@@ -1,0 +1,196 @@
+"""Layers with weights, and batch norm, which folds into them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from dbq.deploy.program import Codes as IntegerCodes
+from dbq.deploy.program import Convolution, Operation, Requantize, Result, Shape, Window
+from dbq.errors import LoweringError
+from dbq.lowering.handlers.moving import is_flattened
+from dbq.lowering.handlers.pooling import pair
+from dbq.lowering.site import Site
+from dbq.lowering.values import (
+    WIDE,
+    Affine,
+    Anything,
+    Codes,
+    Doubles,
+    Image,
+    Moved,
+    Padded,
+    Reading,
+    Sums,
+    Value,
+)
+from dbq.model.layers import QuantConv2d, QuantLinear
+from dbq.plans.precision import MAX_BITS, Precision
+from dbq.quantizers.inputs import BatchNorm, Follower, InputQuantizer
+
+# A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
+# in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
+DEVIATIONS = 64.0
+PLANS = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
+
+
+def convolution(site: Site, layer: QuantConv2d, thing: Anything) -> Affine:
+    if layer.padding_mode != "zeros":
+        raise LoweringError(f"{site.name} pads by {layer.padding_mode}, expected zeros")
+    left, right, top, bottom = layer._reversed_padding_repeated_twice
+    if isinstance(thing, Padded):
+        left, right, top, bottom = (
+            left + thing.left,
+            right + thing.right,
+            top + thing.top,
+            bottom + thing.bottom,
+        )
+        thing = thing.value
+    value = site.settle(thing)
+    window = Window(pair(layer.kernel_size), pair(layer.stride), (top, left), pair(layer.dilation))
+    return _weighted(site, layer, value, window, (bottom, right), layer.groups)
+
+
+def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
+    """A convolution whose kernel is the whole of its input."""
+    value = thing.base if isinstance(thing, Moved) and is_flattened(thing) else site.settle(thing)
+    assert isinstance(value, Value)
+    if math.prod(value.shape) != layer.in_features:
+        raise LoweringError(
+            f"{site.name} reads {layer.in_features} features of {list(value.shape)}: "
+            "flatten the tensor before it"
+        )
+    window = Window((value.shape.height, value.shape.width))
+    return _weighted(site, layer, value, window, (0, 0), 1)
+
+
+def refuse_float(site: Site, *_: Any) -> NoReturn:
+    raise LoweringError(
+        f"{site.name} has float weights: prepare the network with a plan that gives every layer a "
+        f"precision, {PLANS}"
+    )
+
+
+def _weighted(
+    site: Site,
+    layer: QuantConv2d | QuantLinear,
+    value: Value,
+    window: Window,
+    spare: tuple[int, int],
+    groups: int,
+) -> Affine:
+    read = Reading(value, _input_codes(site.name, layer))
+    quantizer = layer.weight_quantizer
+    if quantizer is None:
+        refuse_float(site)
+    kernels = layer.weight.shape[0]
+    try:
+        scales = quantizer.scales(layer.weight).detach().double().cpu().numpy()
+    except LoweringError as error:
+        raise LoweringError(f"{site.name}: {error}") from None
+    codes = quantizer.codes(layer.weight).cpu().numpy()
+    codes = codes.reshape(len(codes), kernels, -1, *window.kernel)
+    offsets = np.zeros(kernels) if layer.bias is None else _numbers(layer.bias)
+    bits = _code_bits(site.name, quantizer.precision, codes)
+    assert isinstance(read.representation, Codes)
+    shape = Shape(kernels, *_output_size(value.shape, window, spare))
+    sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
+    bound = float(((sizes * scales).sum(1) * read.representation.clip + np.abs(offsets)).max())
+    name = site.name
+
+    def build(results: tuple[Result, ...], reads: list[int]) -> Operation:
+        return Convolution(name, results, reads[0], window, groups, codes, bits)
+
+    return Affine(Sums(name, site.now(), shape, [read], build), scales, offsets, bound)
+
+
+def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | None:
+    """None for branches; for fixed point the bits that hold the codes, the lowest excluded.
+
+    The Program's codes are symmetric; a method with the code -2^(b-1) takes a bit more.
+    """
+    if precision.is_branched:
+        return None
+    if len(codes) > 1:
+        raise LoweringError(
+            f"{name} has weights with a zero point, and the engine's have none: prepare the network "
+            "with the method's option symmetric=true"
+        )
+    needed = int(np.abs(codes).max(initial=0)).bit_length() + 1
+    if needed > MAX_BITS:
+        raise LoweringError(f"{name} has the weight code -128; the engine's are -127 to 127")
+    return max(precision.size, needed)
+
+
+def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
+    quantizer = layer.input_quantizer
+    if quantizer is not None and not isinstance(quantizer, InputQuantizer):
+        raise LoweringError(
+            f"{name} reads activations that are levels of a table: prepare the network with a plan "
+            "that makes them fixed point (clip = bn, relu6, range, pact or lsq)"
+        )
+    if quantizer is None:
+        raise LoweringError(
+            f"{name} reads float activations: prepare the network with a plan that quantizes them, "
+            f"{PLANS}"
+        )
+    if not all(m.has_seen for m in quantizer.modules() if isinstance(m, Follower)):
+        raise LoweringError(
+            f"{name} has seen no data, so the range of its input is not known: train the network, "
+            "or call dbq.calibrate(model, batches)"
+        )
+    low, high = quantizer.code_range
+    scale = float(quantizer.scale(torch.zeros(1, device=layer.weight.device)))
+    return Codes("i8" if quantizer.signed else "u8", scale, low, high)
+
+
+def _output_size(shape: Shape, window: Window, spare: tuple[int, int]) -> tuple[int, int]:
+    """`spare` is the padding at the bottom and right."""
+    sizes = []
+    for axis in (0, 1):
+        extent = (window.kernel[axis] - 1) * window.dilation[axis] + 1
+        padded = window.padding[axis] + shape[1 + axis] + spare[axis]
+        sizes.append((padded - extent) // window.stride[axis] + 1)
+    return sizes[0], sizes[1]
+
+
+def batch_norm(site: Site, module: BatchNorm, thing: Anything) -> Affine:
+    if module.running_mean is None or module.running_var is None:
+        raise LoweringError(
+            f"{site.name} keeps no running statistics, so eval() is not a fixed network"
+        )
+    deviation = np.sqrt(_numbers(module.running_var) + module.eps)
+    gamma = _numbers(module.weight) if module.affine else np.ones_like(deviation)
+    beta = _numbers(module.bias) if module.affine else np.zeros_like(deviation)
+    slope = gamma / deviation
+    usual = float((np.abs(beta) + DEVIATIONS * np.abs(gamma)).max())
+    return scale_and_shift(
+        site, site.settle(thing), slope, beta - slope * _numbers(module.running_mean), usual
+    )
+
+
+def scale_and_shift(
+    site: Site,
+    value: Value,
+    slope: Doubles,
+    shift: Doubles,
+    usual: float,
+) -> Affine:
+    """slope * value + shift for each channel: folded into the operation, or one of its own."""
+    if isinstance(value, Affine) and not value.is_clamped:
+        scales, offsets = value.scales * slope[:, None], value.offsets * slope + shift
+        exact = float((value.bound * np.abs(slope) + np.abs(shift)).max())
+        return Affine(value.sums, scales, offsets, min(usual, exact))
+    if isinstance(value, Image):
+        raise LoweringError(f"{site.name} scales the image itself; give `mean` and `std` instead")
+    name = site.name
+    sums = Sums(name, site.now(), value.shape, [Reading(value, WIDE)],
+                lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
+    return Affine(sums, slope[:, None].copy(), shift, usual)
+
+
+def _numbers(tensor: torch.Tensor) -> Doubles:
+    return tensor.detach().double().cpu().numpy()

@@ -1,0 +1,101 @@
+"""lower: a trained, quantized network to an integer program. The only bridge between the halves.
+
+reading.py      the graph, run by torch.fx on values instead of tensors
+values.py       what a value is; moving.py: views, slices, shuffles, max pooling
+emission.py     who reads which value how; then tensors and operations
+agreement.py    the program against the network
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dbq.deploy.program import Program, Shape
+from dbq.errors import LoweringError, first_line
+from dbq.lowering.agreement import compare
+from dbq.lowering.emission import Emitted, emit
+from dbq.lowering.reading import Reader
+from dbq.lowering.values import Codes
+from dbq.model.pixels import denormalise, normalise
+from dbq.version import __version__
+
+
+def lower(
+    model: nn.Module,
+    example_input: Tensor,
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    name: str = "",
+    report: Callable[[str], None] | None = print,
+) -> Program:
+    """The integer program of a prepared, trained network.
+
+    It reads uint8 images [N, H, W, C]; `mean` and `std` say how they become the network's input,
+    (pixel / 255 - mean) / std for each channel, and are part of the program (0 and 1 if not given).
+    `example_input` [N, C, H, W] is such an input; the program is compared with the network on it, and
+    `report` is given the result as a line of text.
+
+    >>> import dbq
+    >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
+    >>> images = torch.rand(2, 3, 32, 32)
+    >>> _ = dbq.prepare(model, "dbq-2t-4", images), dbq.calibrate(model, [images])
+    >>> lower(model, images, report=None)
+    Program('MobileNetV1', image 3x32x32, 30 operations)
+    """
+    if example_input.ndim != 4:
+        raise LoweringError(
+            f"the example input is {list(example_input.shape)}, expected [N, C, H, W]"
+        )
+    channels = example_input.shape[1]
+    mean = tuple(mean) if mean is not None else (0.0,) * channels
+    std = tuple(std) if std is not None else (1.0,) * channels
+    if not len(mean) == len(std) == channels or min(std) <= 0:
+        raise LoweringError(
+            f"mean {mean} and std {std}: expected {channels} numbers each, std over 0"
+        )
+    was_training, device = model.training, example_input.device
+    model.eval()
+    try:
+        emitted = _emit(model, Shape(*example_input.shape[1:]), mean, std, name)
+        images = denormalise(example_input, mean, std)
+        x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
+        agreement = compare(model, emitted, x.to(device), images)
+    finally:
+        model.train(was_training)
+    if report is not None:
+        report(str(agreement))
+    program = emitted.program
+    facts = {**program.facts, "agreement": agreement.to_json()}
+    return Program(program.name, program.tensors, program.operations, program.output, facts)
+
+
+def _emit(
+    model: nn.Module, image: Shape, mean: Sequence[float], std: Sequence[float], name: str
+) -> Emitted:
+    try:
+        reader = Reader(model, image)
+    except Exception as error:
+        raise LoweringError(
+            f"{type(model).__name__} cannot be traced by torch.fx ({first_line(error)}): "
+            "lowering needs a forward without branches on tensor values"
+        ) from error
+    output = reader.read()
+
+    def table(codes: Codes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
+        pixels = torch.arange(256, dtype=torch.uint8).expand(image.channels, 1, 256)
+        x = normalise(pixels, mean, std)
+        quantized = (x / torch.tensor(codes.scale)).clamp(codes.low, codes.high).round()
+        bytes_: np.ndarray[Any, np.dtype[np.uint8]] = (
+            quantized.to(torch.int16).numpy()[:, 0].astype(np.uint8)
+        )
+        return bytes_
+
+    facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
+    return emit(name or type(model).__name__, output, table, facts)

@@ -1,0 +1,123 @@
+"""Quantized layers: quantize own weight, quantize own input, call the float operation.
+
+They are nn.Conv2d and nn.Linear with two more children. The weight stays a float parameter under its
+own state-dict key, so float checkpoints, optimizers and user code go on working.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from dbq.errors import LayerError, WeightsError
+from dbq.quantizers.contract import WeightQuantizer
+
+
+class _QuantizedLayer(nn.Module):
+    """What QuantConv2d and QuantLinear share."""
+
+    weight: Tensor
+    weight_quantizer: WeightQuantizer | None
+    input_quantizer: nn.Module | None
+
+    def quantized_weight(self) -> Tensor:
+        """The weight the layer computes with: soft in train(), hard in eval()."""
+        if self.weight_quantizer is None:
+            return self.weight
+        result: Tensor = self.weight_quantizer(self.weight)
+        return result
+
+    def quantized_input(self, x: Tensor) -> Tensor:
+        if self.input_quantizer is None:
+            return x
+        result: Tensor = self.input_quantizer(x)
+        return result
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Load as usual; a float checkpoint, which knows no quantizer, is completed.
+
+        Its weights are new to the quantizers, so these are fitted again and ranges forgotten.
+        """
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if prefix + "weight" not in state_dict:
+            return
+        for name in ("weight_quantizer", "input_quantizer"):
+            child, child_prefix = getattr(self, name), f"{prefix}{name}."
+            if child is None or any(key.startswith(child_prefix) for key in state_dict):
+                continue
+            if isinstance(child, WeightQuantizer):
+                try:
+                    child.initialise(self.weight)
+                except WeightsError as error:
+                    raise WeightsError(f"layer {prefix[:-1]}: {error}") from None
+            for module in child.modules():
+                if hasattr(module, "reset"):  # a range, or what a method learned of the tensor
+                    module.reset()
+            state_dict.update(child.state_dict(prefix=child_prefix))
+
+
+class QuantConv2d(_QuantizedLayer, nn.Conv2d):
+    """nn.Conv2d with quantized weight and input; made by `dbq.prepare`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        x, weight = self.quantized_input(input), self.quantized_weight()
+        output: Tensor = self._conv_forward(x, weight, self.bias)
+        return output
+
+
+class QuantLinear(_QuantizedLayer, nn.Linear):
+    """nn.Linear with quantized weight and input; made by `dbq.prepare`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.linear(self.quantized_input(input), self.quantized_weight(), self.bias)
+
+
+QuantLayer = QuantConv2d | QuantLinear
+
+
+_QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.Conv2d: QuantConv2d,
+    nn.Linear: QuantLinear,
+}
+
+
+def why_not_quantizable(module: nn.Module) -> str | None:
+    """None if `module` can be quantized, else the reason."""
+    kind = type(module).__name__
+    if isinstance(module, QuantLayer):
+        return "it is quantized already: prepare a float model once"
+    if is_parametrized(module):
+        return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
+    if type(module) not in _QUANTIZED_CLASS:
+        # A subclass has methods of its own, which the quantized class would not have.
+        other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
+        return f"{kind} is {other} Conv2d or Linear"
+    if "forward" in vars(module):
+        return "its forward was replaced on the object, so the quantized one would never run"
+    if "weight" not in module._parameters:
+        return "its weight is not a plain parameter (weight norm or pruning?)"
+    return None
+
+
+def quantize_layer(
+    module: nn.Module,
+    weight_quantizer: WeightQuantizer | None,
+    input_quantizer: nn.Module | None,
+) -> None:
+    """Turn a Conv2d or Linear into its quantized class, in place.
+
+    The object stays the same: whoever holds it, or its parameters and hooks, still does. That
+    keeps shared layers shared and optimizers valid.
+    """
+    reason = why_not_quantizable(module)
+    if reason:
+        raise LayerError(reason)
+    module.__class__ = _QUANTIZED_CLASS[type(module)]
+    module.register_module("weight_quantizer", weight_quantizer)
+    module.register_module("input_quantizer", input_quantizer)
+    module.train(module.training)

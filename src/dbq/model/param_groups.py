@@ -1,0 +1,38 @@
+"""param_groups: what an optimizer should decay and what it should not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.inputs import InputQuantizer
+
+
+def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Two groups for any torch optimizer: network parameters, and quantizer parameters undecayed.
+
+    Decay pulls weights towards zero; thresholds and scales have no reason to go there. Clips that a
+    method wants to be decayed (PACT's) are.
+
+    >>> from dbq.model.preparation import prepare
+    >>> import torch
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1))
+    >>> _ = prepare(net, "dbq-2t-1", torch.zeros(1, 3, 8, 8))
+    >>> [(len(group["params"]), group["weight_decay"]) for group in param_groups(net, 4e-5)]
+    [(6, 4e-05), (4, 0.0)]
+    """
+    of_quantizers = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, WeightQuantizer | InputQuantizer)
+        and not getattr(module, "decayed", False)
+        for parameter in module.parameters()
+    }
+    network = [p for p in model.parameters() if id(p) not in of_quantizers]
+    quantizers = [p for p in model.parameters() if id(p) in of_quantizers]
+    groups = [{"params": network, "weight_decay": weight_decay}]
+    if quantizers:
+        groups.append({"params": quantizers, "weight_decay": 0.0})
+    return groups

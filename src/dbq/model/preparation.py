@@ -1,0 +1,224 @@
+"""prepare: a float model and a plan become a quantized model, in place.
+
+Nothing is changed until every layer's quantizers are made, so an error leaves the model as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
+from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources, trace
+from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
+from dbq.model.roles import LayerCall, WeightLayer, layer_calls
+from dbq.plans.plan import LayerPlan, Plan, Role
+from dbq.plans.shipped import load_plan
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.inputs import (
+    BatchNorm,
+    BatchNormClip,
+    ConstantClip,
+    InputQuantizer,
+    RunningClip,
+)
+from dbq.quantizers.table import INPUT_QUANTIZERS, weight_quantizer
+from dbq.support.text import as_text, plain_table
+
+
+@dataclass(frozen=True)
+class PreparedLayer:
+    """A row of the summary. `weight_error` is |w_q - w| / |w| of the hard weights at the start."""
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    weight: str
+    input: str
+    clip: str
+    weight_error: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `prepare` did; print it to see a table."""
+
+    plan: str
+    layers: tuple[PreparedLayer, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of plain values: plan, layers (a row each), notes."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        table = plain_table(["layer", "role", "shape", "weight", "input", "clip", "error"], left=6)
+        for row in self.layers:
+            error = "" if row.weight_error is None else f"{row.weight_error:.3f}"
+            shape = "x".join(map(str, row.shape))
+            table.add_row(row.name, row.role, shape, row.weight, row.input, row.clip, error)
+        return as_text(f"plan {self.plan}", table, *(f"note: {note}" for note in self.notes))
+
+
+def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Summary:
+    """Quantize `model` in place by `plan`: a Plan, the name of a shipped one, or a .toml path.
+
+    `example_input` is a tensor (or a tuple of them) the model runs on; it shows the order and
+    shapes of the layers, nothing is fitted to it.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
+    ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
+    >>> summary = prepare(net, "dbq-2t-4", torch.zeros(1, 3, 8, 8))
+    >>> [(row.name, row.weight, row.input) for row in summary.layers]
+    [('0', '8b', '8b'), ('3', '2T', '8b'), ('5', '8b', '8b')]
+    """
+    plan = load_plan(plan)
+    if not isinstance(model, nn.Module):
+        raise LayerError(f"a {type(model).__name__} is not a torch model")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise LayerError("the model is on the meta device: load its weights first")
+    notes: list[str] = []
+    calls = _layers_to_prepare(model, plan, example_input, notes)
+    sources, behind = _neighbours(model, notes)
+
+    made = []
+    for call in calls:
+        chosen = plan.choose(call.name, call.role)
+        source = sources.get(call.name, UNKNOWN)
+        try:
+            for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name))
+        except DbqError as error:
+            raise type(error)(f"layer {call.name}: {error}") from None
+        for_input = _input_quantizer(chosen, call.role, source, plan)
+        if for_input is not None:
+            for_input.to(call.module.weight.device)
+        made.append((call, chosen, source, for_weight, for_input))
+    if not plan.is_float and all(chosen.is_float for _, chosen, *_ in made):
+        roles = sorted({call.role for call in calls})
+        raise NoMatchError(
+            f"plan {plan.name} quantizes no layer of this model, whose layers have the roles "
+            f"{', '.join(roles) or 'none'}; it has rules for {', '.join(sorted(plan.roles)) or 'none'}"
+            + (f" ({notes[0]})" if notes else "")
+        )
+
+    rows = []
+    for call, chosen, source, for_weight, for_input in made:
+        if not chosen.is_float:
+            quantize_layer(call.module, for_weight, for_input)
+        rows.append(_row(call, chosen, source, for_weight, for_input, plan))
+    return Summary(plan.name, tuple(rows), tuple(notes))
+
+
+def _layers_to_prepare(
+    model: nn.Module, plan: Plan, example_input: Any, notes: list[str]
+) -> list[LayerCall]:
+    """The layers that can be quantized, each once, in execution order."""
+    _check_names(model, plan)
+    calls: dict[str, LayerCall] = {}
+    for call in layer_calls(model, example_input):
+        calls.setdefault(call.name, call)
+    for name, module in model.named_modules():
+        reason = why_not_quantizable(module)
+        if isinstance(module, QuantLayer):
+            raise LayerError(f"layer {name}: {reason}")
+        if name in calls and reason:
+            notes.append(f"{name} stays float: {reason}")
+            del calls[name]
+        elif name not in calls and reason is None:
+            if name in plan.names:
+                raise NoMatchError(f"plan {plan.name}: the example input does not reach {name!r}")
+            notes.append(f"{name} stays float: the example input does not reach it")
+        elif isinstance(module, nn.modules.conv._ConvNd) and name not in calls and reason:
+            notes.append(f"{name} stays float: {reason}")
+    plan.check_patterns(calls)
+    return list(calls.values())
+
+
+def _check_names(model: nn.Module, plan: Plan) -> None:
+    """Every layer the plan names must exist, and be of a kind that does what the plan asks."""
+    modules = dict(model.named_modules())
+    for name, rule in plan.names.items():
+        if name not in modules:
+            layers = [n for n, m in modules.items() if isinstance(m, WeightLayer)]
+            raise NoMatchError(f"plan {plan.name}: no layer {name!r}; {closest(name, layers)}")
+        reason = why_not_quantizable(modules[name])
+        if reason and not rule.is_float:
+            raise LayerError(f"plan {plan.name}: layer {name!r} cannot be quantized: {reason}")
+
+
+def _neighbours(
+    model: nn.Module, notes: list[str]
+) -> tuple[dict[str, Source], dict[str, BatchNorm]]:
+    """What stands in front of each layer, and the batch norm behind it."""
+    try:
+        graph = trace(model)
+        return input_sources(model, graph), batch_norms_behind(model, graph)
+    except Exception as error:
+        # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
+        notes.append(
+            f"the model cannot be traced ({first_line(error)[:100]}): "
+            "inputs are clipped by signed running range"
+        )
+        if hasattr(model, "module") or hasattr(model, "_orig_mod"):
+            notes.append("it is wrapped: prepare the model inside, then wrap it")
+        return {}, {}
+
+
+def _input_quantizer(chosen: LayerPlan, role: Role, source: Source, plan: Plan) -> nn.Module | None:
+    if chosen.input.is_float:
+        return None
+    if plan.clip in INPUT_QUANTIZERS and role != "first":
+        return INPUT_QUANTIZERS[plan.clip](chosen.input, source.signed)
+    clip: nn.Module = RunningClip()
+    if source.batch_norm is not None and plan.clip == "bn":
+        clip = BatchNormClip(source.batch_norm[1], plan.k, source.signed, source.cap)
+    elif source.batch_norm is not None and plan.clip == "relu6" and not source.signed:
+        clip = ConstantClip(6.0)
+    return InputQuantizer(chosen.input, source.signed, clip)
+
+
+def _row(
+    call: LayerCall,
+    chosen: LayerPlan,
+    source: Source,
+    for_weight: WeightQuantizer | None,
+    for_input: nn.Module | None,
+    plan: Plan,
+) -> PreparedLayer:
+    weight = call.module.weight.detach()
+    method = f" {chosen.method}" if chosen.method else ""
+    return PreparedLayer(
+        name=call.name,
+        role=call.role,
+        shape=tuple(weight.shape),
+        weight=f"{chosen.weight}{method}",
+        input=str(chosen.input),
+        clip=_clip_label(for_input, source, plan),
+        weight_error=None if for_weight is None else weight_error(for_weight, weight),
+    )
+
+
+def _clip_label(quantizer: nn.Module | None, source: Source, plan: Plan) -> str:
+    if quantizer is None:
+        return ""
+    sign = "±" if quantizer.signed else ""
+    if type(quantizer) is not InputQuantizer:
+        return f"{sign}{plan.clip}"
+    if isinstance(quantizer.clip, BatchNormClip):
+        assert source.batch_norm is not None
+        return f"{sign}bn {source.batch_norm[0]}"
+    return "relu6" if isinstance(quantizer.clip, ConstantClip) else f"{sign}range"
+
+
+@torch.no_grad()
+def weight_error(quantizer: WeightQuantizer, weight: Tensor) -> float:
+    """Relative error |w_q - w| / |w| of the hard-quantized weight; 0 for weights of zero."""
+    training = quantizer.training
+    error = (quantizer.eval()(weight) - weight).norm()
+    quantizer.train(training)
+    size = weight.norm()
+    return float(error / size) if size > 0 else float(error)

@@ -1,0 +1,1 @@
+"""Plain float networks and their published weights."""

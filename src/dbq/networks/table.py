@@ -1,0 +1,79 @@
+"""Plain float networks, by name.
+
+Each entry of MODELS is a class: its constructor takes `num_classes`, `width` and perhaps options of
+its own, and its `input_size` is the side of the square images it was designed for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from typing import Any
+
+from torch import nn
+
+from dbq.errors import DbqError, UnknownModelError, closest
+from dbq.networks.mobilenet_v1 import MobileNetV1
+from dbq.networks.mobilenet_v2 import MobileNetV2
+from dbq.networks.resnet import ResNet20
+from dbq.networks.shufflenet_v2 import ShuffleNetV2
+from dbq.networks.weights import load_weights
+
+Network = ResNet20 | MobileNetV1 | MobileNetV2 | ShuffleNetV2
+
+MODELS: dict[str, type[Network]] = {
+    "resnet20": ResNet20,
+    "mobilenet_v1": MobileNetV1,
+    "mobilenet_v2": MobileNetV2,
+    "shufflenet_v2": ShuffleNetV2,
+}
+
+
+def create_model(
+    name: str,
+    *,
+    num_classes: int | None = None,
+    width: float = 1.0,
+    weights: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> nn.Module:
+    """A float network by name, with random weights or those of a file.
+
+    `num_classes` is 10 for resnet20 and 1000 for the others unless given; `options` are the
+    network's own, such as `small_input=True` of mobilenet_v1.
+
+    >>> model = create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
+    >>> model.fc
+    Linear(in_features=256, out_features=10, bias=True)
+    """
+    network = _find(name)
+    if not (isinstance(width, int | float) and math.isfinite(width) and width > 0):
+        raise DbqError(f"{name}: width {width!r}; expected a positive number")
+    if num_classes is not None:
+        if not (isinstance(num_classes, int) and num_classes > 0):
+            raise DbqError(f"{name}: num_classes {num_classes!r}; expected a positive integer")
+        options["num_classes"] = num_classes
+    known = inspect.signature(network).parameters
+    for option in options:
+        if option not in known:
+            raise DbqError(f"{name} has no option {option!r}; {closest(option, known)}")
+    model = network(width=width, **options)
+    if weights is not None:
+        load_weights(model, weights)
+    return model
+
+
+def input_size(name: str) -> int:
+    """The side of the images a network is meant for.
+
+    >>> input_size("resnet20"), input_size("mobilenet_v2")
+    (32, 224)
+    """
+    return _find(name).input_size
+
+
+def _find(name: str) -> type[Network]:
+    if name not in MODELS:
+        raise UnknownModelError(f"no network named {name!r}; {closest(name, MODELS)}")
+    return MODELS[name]

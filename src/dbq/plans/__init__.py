@@ -1,0 +1,1 @@
+"""Plans: which precision each layer gets. Data only; no torch."""

@@ -1,0 +1,1 @@
+"""Numerical fitting that several quantizers share."""

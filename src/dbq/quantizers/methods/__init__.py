@@ -1,0 +1,1 @@
+"""Other authors' quantizers, one per file, behind the same contract."""

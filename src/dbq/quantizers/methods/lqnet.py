@@ -1,0 +1,161 @@
+"""LQ-Nets: levels from a learned binary basis (Zhang et al. 2018, "LQ-Nets: Learned Quantization
+for Highly Accurate and Compact Deep Neural Networks"), for weights and for activations.
+
+    levels      sum_j v_j b_j with b in {-1, 1}^B; {0, 1}^B for activations after a ReLU
+    forward     q(x) = the level nearest to x under the basis v as it stands
+    gradient    dL/dx = dL/dq (straight-through); activations: only between the outermost levels
+    state       in train(), each forward makes one QEM step (qem.py) and moves the basis towards it:
+                  v* = least squares of x on the codes of q(x)
+                  v <- (1 - momentum) v + momentum v*,  momentum = 0.1
+    start       50 full QEM steps from multiples of a quartile (qem.py)
+
+Each kernel has its basis, each activation tensor has one. The momentum counts as torch's batch norm
+does; the authors' 0.9 is the other part. The output of a step uses the basis from before its
+update, as in the authors' release. The basis of activations is fitted to the first batch; until
+then, to each tensor at hand, and not kept. eval() updates nothing.
+
+We differ in four things. The start is fitted to the weights, which may be trained already; the
+release starts from constants. Where codes depend on each other the release adds 1e-4 to the
+diagonal of its equations and the old basis to the right; we leave what the codes do not determine
+as it was. The least squares of activations use at most SAMPLE values of a batch, at a stride that
+has no factor in common with its size, so that all channels and positions have their turn. And
+processes that share a batch add up their equations, so that they have one basis; the release takes
+that of its first device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dbq.plans.precision import Precision
+from dbq.quantizers.contract import check_finite, require_size, straight_through, working_type
+from dbq.quantizers.dbq.staircase import sorted_levels
+from dbq.quantizers.fitting.qem import alone, fit, nearest_codes, patterns, places, qem
+from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
+from dbq.quantizers.inputs import Follower
+
+SAMPLE = 1 << 16
+
+
+class LqNetQuantizer(HardQuantizer):
+    """One to three binary branches per kernel, whose scales follow the weights.
+
+    >>> quantizer = LqNetQuantizer(Precision("binary", 2), kernels=1)
+    >>> weight = torch.tensor([[-3.0, -1.0, 1.0, 3.0]])
+    >>> quantizer.initialise(weight)
+    >>> quantizer.eval()(weight), quantizer.scales(weight)
+    (tensor([[-3., -1.,  1.,  3.]]), tensor([[1., 2.]]))
+    """
+
+    basis: Tensor
+    patterns: Tensor
+
+    def __init__(self, precision: Precision, kernels: int, momentum: float = 0.1) -> None:
+        super().__init__(precision)
+        require_size("lqnet", precision, 1, 2, 3)
+        require_within("lqnet", "momentum", momentum, 0, 1)
+        self.kernels, self.momentum = kernels, momentum
+        self.register_buffer("basis", torch.zeros(kernels, precision.size))
+        self.register_buffer("patterns", patterns(precision.size, signed=True), persistent=False)
+
+    def initialise(self, weight: Tensor) -> None:
+        check_finite(weight)
+        self.basis.copy_(fit(working_rows(weight), self.patterns))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(weight)
+        rows = working_rows(weight)
+        basis = self.basis.to(rows.dtype)
+        codes, best = qem(rows, basis, self.patterns)
+        hard = compose(codes, basis, weight)
+        self.basis.lerp_(best.to(self.basis.dtype), self.momentum)  # `basis` may be the same memory
+        return straight_through(weight, hard)
+
+    def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        basis = self.basis.to(rows.dtype)
+        return nearest_codes(rows, basis, self.patterns), basis
+
+
+class LqNetInputQuantizer(Follower):
+    """Quantizer of the tensor a layer reads: 2^b levels from one basis, which follows the batches.
+
+    >>> quantizer = LqNetInputQuantizer(Precision("fixed", 2), signed=False)
+    >>> quantizer(torch.tensor([0.0, 1.0, 2.0, 3.0])).round(decimals=4)
+    tensor([0., 1., 2., 3.])
+    """
+
+    basis: Tensor
+    patterns: Tensor
+
+    def __init__(self, precision: Precision, signed: bool) -> None:
+        super().__init__()
+        self.precision, self.signed = precision, signed
+        self.register_buffer("basis", torch.zeros(1, precision.size))  # zeros: no batch was seen
+        self.register_buffer("patterns", patterns(precision.size, signed), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        basis = self._follow(x.detach()).to(working_type(x))
+        levels, _ = sorted_levels(basis, self.patterns)
+        result: Tensor = _NearestLevel.apply(x, levels)  # type: ignore[no-untyped-call]
+        return result
+
+    def _follow(self, x: Tensor) -> Tensor:
+        """The basis to quantize x with; in train(), the one that is kept moves on."""
+        basis, unseen = self.basis.clone(), not self.has_seen
+        if not x.numel() or not (unseen or self.training):
+            return basis
+        rows = sample(x).to(basis.dtype).unsqueeze(0)
+        total = _over_processes if self.training else alone
+        if unseen:
+            basis = fit(rows, self.patterns, total)
+        if self.training:
+            best = qem(rows, basis, self.patterns, total)[1]
+            self.basis.copy_(basis.lerp(best, self.momentum))
+        return basis
+
+    @property
+    def has_seen(self) -> bool:
+        return bool(self.basis.any())
+
+    def reset(self) -> None:
+        self.basis.zero_()
+
+    def extra_repr(self) -> str:
+        return f"{self.precision} {'signed' if self.signed else 'unsigned'}"
+
+
+class _NearestLevel(torch.autograd.Function):
+    """Keeps x itself for the backward pass: after a ReLU it is alive anyway."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, levels: Tensor) -> Tensor:
+        ctx.save_for_backward(x, levels[0, [0, -1]])
+        values = x.to(levels.dtype)
+        taken = levels[0].index_select(0, places(values.reshape(1, -1), levels)[0])
+        return torch.where(values.isnan(), values, taken.view(x.shape)).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        x, (lowest, highest) = ctx.saved_tensors
+        return gradients[0] * ((x >= lowest) & (x <= highest)), None
+
+
+def sample(x: Tensor) -> Tensor:
+    """At most SAMPLE elements, the same ones whenever the shape is the same."""
+    size = x.numel()
+    stride = max(1, -(-size // SAMPLE))
+    while math.gcd(stride, size) > 1:
+        stride += 1
+    return x.reshape(-1)[::stride]
+
+
+def _over_processes(sums: Tensor) -> Tensor:
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(sums)
+    return sums

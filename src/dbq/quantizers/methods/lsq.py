@@ -1,0 +1,176 @@
+"""LSQ: the step between neighbouring levels is learned, for weights and for activations.
+
+Esser et al. 2020, "Learned Step Size Quantization" (ICLR). With Q_N codes below zero and Q_P above,
+
+    v = round(clip(w / s, -Q_N, Q_P)),    q(w) = s v
+
+    dq/ds = v - w/s    where -Q_N < w/s < Q_P,    dq/dw = 1
+          = -Q_N       where w/s <= -Q_N,               = 0
+          = Q_P        where w/s >= Q_P,                = 0
+
+The gradient of s is multiplied by g = 1 / sqrt(N Q_P), so that steps and weights move at comparable
+rates: for weights N counts those that share the step, for activations the features C H W of one
+sample, as published. Both start at s = 2 mean|w| / sqrt(Q_P): weights when the quantizer is made,
+activations at the first batch seen in train(). Until then, each tensor has the step of that rule.
+
+Weights have Q_N = 2^(b-1), Q_P = 2^(b-1) - 1; activations Q_N = 0, Q_P = 2^b - 1 after a ReLU.
+Where we differ:
+- 8-bit weights have Q_N = 127, because the engine's codes are symmetric. At fewer bits they are as
+  published, and the code -2^(b-1) costs a deployed layer one bit more; the option `symmetric`, Q_N =
+  Q_P, saves it. Signed activations are always symmetric, as in dbq.activations.
+- A step that training pushed to zero or below counts by its size, at least 1e-12.
+- One step a layer, as published; `per_channel` gives each output kernel its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from dbq.plans.precision import Precision
+from dbq.quantizers.contract import WeightQuantizer, check_finite, require_size, working_type
+from dbq.quantizers.inputs import Follower, InputQuantizer
+from dbq.quantizers.learned import positive
+
+SMALLEST_STEP = 1e-12
+
+
+class LsqQuantizer(WeightQuantizer):
+    """Fixed-point weights with a learned step.
+
+    >>> quantizer = LsqQuantizer(Precision("fixed", 2), kernels=1)
+    >>> weight = torch.tensor([[-4.0, 0.5, 1.5]])
+    >>> quantizer.initialise(weight)
+    >>> quantizer.step.tolist(), quantizer(weight).tolist()
+    ([4.0], [[-4.0, 0.0, 0.0]])
+    """
+
+    def __init__(
+        self,
+        precision: Precision,
+        kernels: int,
+        per_channel: bool = False,
+        symmetric: bool = False,
+    ) -> None:
+        super().__init__(precision)
+        require_size("lsq", precision, *range(2, 9))
+        self.kernels = kernels
+        high = 2 ** (precision.size - 1) - 1
+        self.code_range = (-high if symmetric or precision.size == 8 else -high - 1), high
+        self.step = nn.Parameter(torch.ones(kernels if per_channel else 1))
+
+    @torch.no_grad()
+    def initialise(self, weight: Tensor) -> None:
+        check_finite(weight)
+        means = weight.reshape(len(self.step), -1).abs().mean(1)
+        step = initial_step(means, self.code_range[1])
+        self.step.copy_(torch.where(step > SMALLEST_STEP, step, 1.0))  # zeros: any step will do
+
+    def forward(self, weight: Tensor) -> Tensor:
+        sharing = weight.numel() / len(self.step)
+        return round_and_clip(weight, self._step(weight), self.code_range, sharing)
+
+    def _step(self, weight: Tensor) -> Tensor:
+        """K x 1 x ... (per channel) or 1 x 1 x ..."""
+        step = positive(self.step, SMALLEST_STEP).to(working_type(weight))
+        return step.reshape(-1, *[1] * (weight.ndim - 1))
+
+    @torch.no_grad()
+    def codes(self, weight: Tensor) -> Tensor:
+        return codes_of(weight, self._step(weight), self.code_range).to(torch.int8).unsqueeze(0)
+
+    @torch.no_grad()
+    def scales(self, weight: Tensor) -> Tensor:
+        return self._step(weight).reshape(-1, 1).expand(self.kernels, 1)
+
+
+class LsqInputQuantizer(Follower, InputQuantizer):
+    """Fixed-point activations with a learned step, which the first batch initialises.
+
+    >>> quantizer = LsqInputQuantizer(Precision("fixed", 2), signed=False)
+    >>> _ = quantizer(torch.full((1, 4), 3.0))
+    >>> round(quantizer.step.item(), 4)  # 2 * 3 / sqrt(3)
+    3.4641
+    """
+
+    is_learned = True
+
+    def __init__(self, precision: Precision, signed: bool) -> None:
+        super().__init__(precision, signed, clip=nn.Identity())  # the step says where to clip
+        self.step = nn.Parameter(torch.zeros(()))
+
+    @property
+    def has_seen(self) -> bool:
+        return bool(self.step != 0)
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        self.step.zero_()
+
+    def scale(self, x: Tensor) -> Tensor:
+        return self._step(x).detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and not self.has_seen:
+            self._initialise(x)
+        features = x.numel() / max(1, len(x))
+        return round_and_clip(x, self._step(x), self.code_range, features)
+
+    def _step(self, x: Tensor) -> Tensor:
+        """With its gradient; a tensor seen before any training has the step that suits it."""
+        step: Tensor = self.step
+        if not self.has_seen:
+            step = initial_step(x.detach().abs().mean(), self.code_range[1])
+        return positive(step, SMALLEST_STEP).to(working_type(x))
+
+    @torch.no_grad()
+    def _initialise(self, x: Tensor) -> None:
+        """A batch of zeros gives the step 0: the next batch is asked again."""
+        sums = torch.stack([x.abs().sum(dtype=torch.float32), x.new_tensor(x.numel()).float()])
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(sums)  # the batch of all processes, so that all get the same step
+        self.step.copy_(initial_step(sums[0] / sums[1].clamp(min=1), self.code_range[1]))
+
+
+def initial_step(mean: Tensor, high: int) -> Tensor:
+    """2 mean|w| / sqrt(Q_P)."""
+    return 2 * mean / math.sqrt(high)
+
+
+def codes_of(x: Tensor, step: Tensor, code_range: tuple[int, int]) -> Tensor:
+    return (x.detach().to(step.dtype) / step).clamp_(*code_range).round_()
+
+
+def round_and_clip(x: Tensor, step: Tensor, code_range: tuple[int, int], sharing: float) -> Tensor:
+    """s v with the published gradients; `sharing` is the N of g."""
+    rate = 1 / math.sqrt(max(1.0, sharing) * code_range[1])
+    result: Tensor = _RoundAndClip.apply(x, step, code_range, rate)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _RoundAndClip(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, step: Tensor, code_range: tuple[int, int], rate: float
+    ) -> Tensor:
+        ctx.save_for_backward(x, step)
+        ctx.code_range, ctx.rate = code_range, rate
+        return codes_of(x, step, code_range).mul_(step).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, step = ctx.saved_tensors
+        low, high = ctx.code_range
+        u = x.to(step.dtype) / step
+        inside = (u > low) & (u < high)
+        d_x = gradients[0] * inside
+        if not ctx.needs_input_grad[1]:
+            return d_x, None, None, None
+        # v - u inside; outside, v alone is -Q_N or Q_P
+        slope = u.clamp(low, high).round_().sub_(torch.where(inside, u, 0.0))
+        d_step = slope.mul_(gradients[0]).sum_to_size(step.shape) * ctx.rate
+        return d_x, d_step, None, None

@@ -1,0 +1,133 @@
+"""Quantization Networks: a sum of sigmoids that becomes a sum of steps.
+
+Yang et al. 2019, "Quantization Networks" (CVPR), eq. 7 in train(), eq. 12 in eval():
+
+    Q(w) = alpha (sum_i s_i A(beta w - b_i) - o),    s_i = 1,  o = B
+
+with n = 2B thresholds and the levels -B..B times alpha: {-1, 0, 1} for 1T, {-2, ..., 2} for 2T. A is
+the sigmoid of temperature T while training and the unit step after. alpha and beta, one each a layer,
+are learned with the ordinary gradients of the soft function (eqs. 8 to 10). T grows during
+training. This is DBQ's staircase with one scale for all steps, so dbq.quantizers.staircase computes
+it, with the same few calls.
+
+Initialisation, as published: beta = 5 p / (4 q) with p = B and q = max|w|, alpha = 1 / beta, and b_i in
+the middle between the k-means centres i and i+1 of beta w.
+
+2T is written as two branches of equal scales: c_1 is the sign of the level, c_2 that of a level of 2.
+
+Where we differ:
+- The thresholds stay where clustering put them. The publication lists them with what is trained.
+- The publication puts the two thresholds around zero at -0.05 and 0.05, for 1T without clustering.
+  We take the clusters for all.
+- Large layers are clustered by a part of their sorted weights, evenly taken.
+- A layer of fewer values than levels has no clusters; its thresholds are midway between the levels.
+- Only alpha's size counts; a negative one would turn the network's sign.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dbq.plans.precision import Precision
+from dbq.quantizers.contract import (
+    WeightQuantizer,
+    check_finite,
+    per_kernel,
+    require_size,
+    working_type,
+)
+from dbq.quantizers.dbq.branch import DEFAULT_TEMPERATURE, SMALLEST_PEAK, recompose
+from dbq.quantizers.dbq.staircase import soft_staircase
+from dbq.quantizers.fitting.kmeans1d import kmeans1d
+
+MOST_CLUSTERED = 1 << 14  # weights; the centres of more would hardly differ
+
+
+class QNetQuantizer(WeightQuantizer):
+    """2B + 1 evenly spaced levels behind fixed thresholds; alpha and beta learned.
+
+    >>> quantizer = QNetQuantizer(Precision("ternary", 1), kernels=1)
+    >>> weight = torch.tensor([[-1.0, -0.9, 0.0, 0.1, 0.9, 1.0]])
+    >>> quantizer.initialise(weight)
+    >>> quantizer.eval()(weight).detach()
+    tensor([[-0.8000, -0.8000,  0.0000,  0.0000,  0.8000,  0.8000]])
+    """
+
+    temperature: Tensor
+    thresholds: Tensor
+    level_codes: Tensor
+
+    def __init__(self, precision: Precision, kernels: int) -> None:
+        super().__init__(precision)
+        require_size("qnet", precision, 1, 2)
+        self.kernels = kernels
+        self.alpha = nn.Parameter(torch.ones(1))
+        self.beta = nn.Parameter(torch.ones(1))
+        self.register_buffer("thresholds", midway(precision.size).float())
+        self.register_buffer("temperature", torch.tensor(DEFAULT_TEMPERATURE))
+        levels = torch.arange(-precision.size, precision.size + 1, dtype=torch.int8)
+        self.register_buffer("level_codes", levels.unsqueeze(1), persistent=False)
+
+    @torch.no_grad()
+    def initialise(self, weight: Tensor) -> None:
+        check_finite(weight)
+        w = weight.detach().flatten().cpu().double()  # not every device has doubles
+        peak = float(w.abs().max())
+        beta = 5 * self.precision.size / (4 * peak) if peak >= SMALLEST_PEAK else 1.0
+        self.beta.fill_(beta)
+        self.alpha.fill_(1 / beta)
+        self.thresholds.copy_(clustered(beta * w, self.precision.size))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        z = self._soft(weight) if self.training else self._hard(weight)
+        return z.reshape(weight.shape).to(weight.dtype)
+
+    def _soft(self, weight: Tensor) -> Tensor:
+        dtype, K = working_type(weight), len(weight)
+        one = torch.ones(K, 1, dtype=dtype, device=weight.device)
+        return soft_staircase(
+            per_kernel(weight).to(dtype),
+            self.alpha.to(dtype).expand(K, 1),
+            self.beta.to(dtype).expand(K, 1),
+            one,
+            self.thresholds.to(dtype).expand(K, -1),
+            self.temperature.to(dtype),
+            self.level_codes,
+        )
+
+    def _hard(self, weight: Tensor) -> Tensor:
+        hard = recompose(self.codes(weight), self.scales(weight))
+        # A NaN is above no threshold; it must not come out as an innocent level.
+        return torch.where(weight.isnan(), weight.to(hard), hard)
+
+    @torch.no_grad()
+    def codes(self, weight: Tensor) -> Tensor:
+        dtype = working_type(weight)
+        u = self.beta.to(dtype) * weight.to(dtype)
+        level = torch.full_like(u, -self.precision.size, dtype=torch.int8)
+        for threshold in self.thresholds.to(dtype):
+            level += u > threshold
+        planes = [level.sign() * (level.abs() >= j + 1) for j in range(self.precision.size)]
+        return torch.stack(planes)
+
+    def scales(self, weight: Tensor) -> Tensor:
+        dtype = working_type(weight)
+        return self.alpha.abs().to(dtype).expand(self.kernels, self.precision.size)
+
+
+def clustered(u: Tensor, branches: int) -> Tensor:
+    """Thresholds between the centres of 2B + 1 clusters of `u`."""
+    u = u.sort().values[:: -(-len(u) // MOST_CLUSTERED)]
+    centres = kmeans1d(u.unsqueeze(0), 2 * branches + 1)[0]
+    apart = bool((centres.diff() > 0).all())
+    return (centres[1:] + centres[:-1]) / 2 if apart else midway(branches).to(u)
+
+
+def midway(branches: int) -> Tensor:
+    """Thresholds halfway between the levels -B..B.
+
+    >>> midway(2).tolist()
+    [-1.5, -0.5, 0.5, 1.5]
+    """
+    return torch.arange(-branches, branches) + 0.5

@@ -1,0 +1,111 @@
+"""UNIQ: levels at equal probability, and noise instead of rounding while training.
+
+Baskin et al. 2018, "UNIQ: Uniform Noise Injection for Non-Uniform Quantization of Neural Networks".
+The weights of a layer are taken as normal, with the mean and deviation of the live weight. With F
+their distribution function and k = 2^b bins of equal probability,
+
+    code of w = floor(k F(w)),    level i = F^-1((i + 1/2) / k)
+
+so a weight takes the median of its bin, which need not be the nearest level. In train(), the error of
+that is imitated by uniform noise on the uniformised weight,
+
+    q(w) = F^-1(F(w) + n),    n ~ U(-1/(2k), 1/(2k))
+
+whose gradient autograd finds: dq/dw = f(w) / f(q(w)) with F's density f, mean and deviation being
+constants. There are no parameters, no state and nothing to initialise.
+
+Layers take turns, `advance` says whose it is. Training is cut into equal parts, one for each block of
+layers: blocks before the current one are frozen (hard weights, no gradient), the current one has noise,
+those after it are float. If nobody calls `advance`, every layer has noise. The publication, too, goes
+through blocks of layers from the input on; how many there are is the option `blocks`, 0 for a block
+a layer.
+
+Where we differ:
+- The noisy value is clamped between 0.001 and 0.999 before F^-1, where its slope grows without bound.
+  The outermost level of 8 bits, at 1/512, is inside.
+- One pass through the layers, without a rest of training after the last: that one ends with noise.
+- A layer of equal weights is its own level, and trains as float.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.special import ndtr, ndtri
+
+from dbq.errors import PlanError
+from dbq.plans.precision import Precision
+from dbq.quantizers.contract import check_finite, require_size, working_type
+from dbq.quantizers.levels import OFFSET, LevelQuantizer, look_up
+
+Stage = Literal["float", "noise", "frozen"]
+
+EDGE = 1e-3  # of the probabilities that F^-1 is given
+
+
+class UniqQuantizer(LevelQuantizer):
+    """2^b quantile levels of a normal distribution.
+
+    >>> quantizer = UniqQuantizer(Precision("fixed", 2), kernels=1).eval()
+    >>> quantizer(torch.tensor([[-2.0, 0.0, 0.1, 2.0]])).round(decimals=2)
+    tensor([[-1.6000, -0.4300,  0.4800,  1.6500]])
+    """
+
+    freezes = True
+
+    def __init__(self, precision: Precision, kernels: int, blocks: int = 0) -> None:
+        super().__init__(precision)
+        require_size("uniq", precision, *range(2, 9))
+        if blocks < 0:
+            raise PlanError(f"option blocks = {blocks} of 'uniq': expected 0 or more")
+        self.kernels, self.blocks = kernels, blocks
+        self.bins = 2**precision.size
+        self.stage: Stage = "noise"  # follows from the progress that `advance` is told
+
+    def initialise(self, weight: Tensor) -> None:
+        check_finite(weight)
+
+    def advance(self, progress: float, index: int, count: int) -> None:
+        parts = min(self.blocks, count) or count
+        block, current = index * parts // count, min(int(progress * parts), parts - 1)
+        self.stage = "frozen" if block < current else "noise" if block == current else "float"
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if self.training and self.stage != "frozen":
+            return weight if self.stage == "float" else self._noisy(weight)
+        return look_up(self.codes(weight), self.levels(weight)).to(weight.dtype)
+
+    def _noisy(self, weight: Tensor) -> Tensor:
+        deviation, mean = _statistics(weight)
+        u = _uniformised(weight)
+        noise = (torch.rand_like(u) - 0.5) / self.bins
+        noisy: Tensor = mean + deviation * ndtri((u + noise).clamp(EDGE, 1 - EDGE))
+        return torch.where(deviation > 0, noisy.to(weight.dtype), weight)
+
+    @torch.no_grad()
+    def levels(self, weight: Tensor) -> Tensor:
+        deviation, mean = _statistics(weight)
+        places = torch.arange(self.bins, dtype=mean.dtype, device=mean.device)
+        levels: Tensor = mean + deviation * ndtri((places + 0.5) / self.bins)
+        return levels.expand(self.kernels, self.bins)
+
+    @torch.no_grad()
+    def codes(self, weight: Tensor) -> Tensor:
+        """The bin of each weight, int8 [1, *weight.shape]; 128 below its place."""
+        places = (_uniformised(weight) * self.bins).floor().clamp(0, self.bins - 1)
+        return (torch.nan_to_num(places) - OFFSET).to(torch.int8).unsqueeze(0)
+
+
+def _uniformised(weight: Tensor) -> Tensor:
+    """F(w), between 0 and 1."""
+    deviation, mean = _statistics(weight)
+    width = torch.where(deviation > 0, deviation, 1.0)
+    u: Tensor = ndtr((weight.to(mean.dtype) - mean) / width)
+    return u
+
+
+def _statistics(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean of a layer, of all its weights and as constants."""
+    return torch.std_mean(weight.detach().to(working_type(weight)), correction=0)

@@ -1,1 +1,0 @@
-"""Reports: what runs came to, as pictures and one page. Facts, charts, and where they are put."""

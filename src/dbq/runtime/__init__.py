@@ -1,1 +1,0 @@
-"""Running a Program: `reference` is the specification, `native` the engine."""

@@ -1,0 +1,1 @@
+"""What every room uses: atomic files, locks, text, TOML, facts about the machine."""

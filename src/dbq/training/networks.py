@@ -1,0 +1,118 @@
+"""From a recipe to networks: the one to train, and the float one it learns from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dbq.data.split import Split
+from dbq.data.table import DATASETS
+from dbq.errors import RecipeError
+from dbq.model.calibration import calibrate
+from dbq.model.preparation import prepare
+from dbq.networks.table import create_model
+from dbq.networks.weights import put_state, put_weights, read_weights
+from dbq.training.order import derive
+from dbq.training.recipe import Recipe
+
+CALIBRATION_BATCH = 500
+FINAL = "model.safetensors"  # what a finished run leaves in its directory
+
+
+def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
+    """The network a recipe trains, prepared by its plan, with its starting weights if `start`.
+
+    These may be float weights, to which the quantizers are then fitted, or those of a quantized
+    run, whose quantizers are taken over; what such a run did not quantize is fitted.
+    """
+    model = _untrained(recipe, classes)
+    path = weights_file(recipe.model.weights)
+    state = read_weights(path) if start and not _is_random(recipe) else None
+    if state is not None and not _is_quantized(state):
+        put_weights(model, state, str(path))
+    prepare(model, recipe.plan, example_image(recipe))
+    if state is not None and _is_quantized(state):
+        put_state(model, state, str(path))
+    return model
+
+
+def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
+    """The float network whose answers are part of the lesson, if the recipe wants one."""
+    if not recipe.extra.distill:
+        return None
+    weights = recipe.extra.teacher or recipe.model.weights
+    if not weights:
+        raise RecipeError(
+            f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
+            "give it by --set model.weights=FILE or --set extra.teacher=FILE"
+        )
+    path = weights_file(weights)
+    state = read_weights(path)
+    if _is_quantized(state):
+        raise RecipeError(
+            f"{weights} is a quantized network, and extra.distill needs a float one to learn from: "
+            "give it by --set extra.teacher=FILE"
+        )
+    model = _untrained(recipe, classes)
+    put_weights(model, state, str(path))
+    return model.eval().requires_grad_(False)
+
+
+def _is_quantized(state: dict[str, Tensor]) -> bool:
+    return any(".weight_quantizer." in key for key in state)
+
+
+def _untrained(recipe: Recipe, classes: int) -> nn.Module:
+    chosen = recipe.model
+    options: dict[str, Any] = dict(chosen.options)
+    for name in ("num_classes", "width", "weights"):
+        if name in options:
+            raise RecipeError(
+                f"model.options.{name}: classes follow the data, width is model.width"
+            )
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    return create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
+
+
+def _is_random(recipe: Recipe) -> bool:
+    """True if the recipe starts from nothing; an error if it should not."""
+    if recipe.model.weights_from and not recipe.model.weights:
+        raise RecipeError(
+            f"recipe {recipe.name} starts from trained weights: give them by "
+            f"--set model.weights=FILE, or train them: dbq train {recipe.model.weights_from}"
+        )
+    return not recipe.model.weights
+
+
+def reestimate(
+    model: nn.Module, split: Split, images: int, seed: int, device: torch.device
+) -> None:
+    """Batch-norm statistics and ranges of the hard network, from some training images.
+
+    Augmented as in training: a float ResNet-20 loses three points of accuracy if its statistics
+    are taken from images without the black borders of random crops.
+    """
+    chosen, draw = some_images(split, images, seed)
+    groups = torch.split(chosen, CALIBRATION_BATCH)
+    calibrate(model, (batch.images.to(device) for batch in split.batches(groups, draw)))
+
+
+def some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:
+    """Indices of some images, and the draw they are augmented by."""
+    draw = derive(seed, "calibration")
+    generator = torch.Generator().manual_seed(draw)
+    return torch.randperm(len(split), generator=generator)[:count], draw
+
+
+def example_image(recipe: Recipe) -> Tensor:
+    """A black image of the size the recipe's network sees."""
+    side = recipe.data.image_size or DATASETS[recipe.data.name].size
+    return torch.zeros(1, 3, side, side)
+
+
+def weights_file(path: str) -> Path:
+    """A file as it is; for the directory of a run, the network it ended with."""
+    return Path(path) / FINAL if Path(path).is_dir() else Path(path)

@@ -1,0 +1,125 @@
+"""The .dbq file: golden bytes, the way back, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dbq.deploy import reference
+from dbq.deploy.engine import load
+from dbq.deploy.fileformat import HEADER, load_program, read_program, save, write_program
+from dbq.deploy.program import Convolution, Lookup, Program, Result, Shape, Tensor, Window
+from dbq.errors import DiskError, FileFormatError
+
+ROOT = Path(__file__).parents[2]
+
+
+def golden_program() -> Program:
+    """The example of docs/format.md: a 1x2 grey image, one convolution of two kernels, two branches."""
+    tensors = (Tensor("u8", Shape(1, 1, 2), 0.5), Tensor("f32", Shape(2, 1, 1), 1.0))
+    lookup = Lookup("image", 0, np.arange(256, dtype=np.uint8)[None])
+    codes = np.array(
+        [[[[[1, 0]]], [[[-1, 1]]]], [[[[0, 0]]], [[[1, 1]]]]], np.int8
+    )  # [2, 2, 1, 1, 2]
+    scales = np.array([[0.5, 0.25], [1.0, 0.5]], np.float32)
+    result = Result(1, 0, 0, scales, np.array([0.0, -2.0], np.float32))
+    convolution = Convolution("fc", (result,), 0, Window((1, 2)), 1, codes, None)
+    return Program("two", tensors, (lookup, convolution), 1, {"classes": ["a", "b"]})
+
+
+def dumped() -> bytes:
+    """The bytes of the hex dump in docs/format.md; a row of dots stands for the lookup table."""
+    text = (ROOT / "docs" / "format.md").read_text()
+    (block,) = re.findall(r"```hexdump\n(.*?)```", text, re.S)
+    found = bytearray()
+    for line in block.splitlines():
+        offset, content = line.split(maxsplit=1)
+        assert int(offset, 16) == len(found), line
+        if content.startswith("..."):
+            found += bytes(range(256))
+            continue
+        found += bytes.fromhex(content.split("  ")[0])
+    return bytes(found)
+
+
+def test_golden_bytes() -> None:
+    """The page, the writer and the reader agree; a new version needs a new page."""
+    assert write_program(golden_program()).hex(" ") == dumped().hex(" ")
+    program = read_program(dumped())
+    assert write_program(program) == dumped()
+    # by hand: kernel 0 sees 0.5 * 7, kernel 1 sees (9 - 7) + 0.5 * (7 + 9) - 2
+    image = np.array([[[[7], [9]]]], np.uint8)
+    assert reference.run(program, image).tolist() == [[3.5, 8.0]]
+    assert load(dumped())(image).tolist() == [[3.5, 8.0]]
+
+
+def repaired(content: bytearray) -> bytes:
+    """With the length and checksum that fit the body."""
+    body = content[HEADER.size :]
+    struct.pack_into("<IQ", content, 12, zlib.crc32(body), len(body))
+    return bytes(content)
+
+
+def test_python_reads_damaged_files_like_the_engine_does() -> None:
+    """Truncated at every byte, every byte changed: an error of ours or a valid program, nothing else."""
+    whole = dumped()
+    for size in range(len(whole)):
+        with pytest.raises(FileFormatError):
+            read_program(whole[:size])
+        if size > HEADER.size:
+            with pytest.raises(FileFormatError):
+                read_program(repaired(bytearray(whole[:size])))
+    for at in range(HEADER.size, len(whole)):
+        for value in (0, 1, 127, 255):
+            changed = bytearray(whole)
+            changed[at] = value
+            with suppress(FileFormatError):  # anything else fails the test
+                read_program(repaired(changed))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (0, b"X", "not a .dbq file"),
+        (8, b"\x02", "version 2; this dbq reads version 1: update dbq"),
+        (40, b"!", "damaged: the checksum does not fit"),
+    ],
+)
+def test_errors_say_what_is_wrong(at: int, value: bytes, message: str) -> None:
+    whole = dumped()
+    with pytest.raises(FileFormatError, match=message):
+        read_program(whole[:at] + value + whole[at + 1 :])
+
+
+def test_save_is_whole_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "net.dbq"
+    assert save(golden_program(), path) == len(dumped())
+    assert write_program(load_program(path)) == dumped()
+    with pytest.raises(DiskError, match="cannot write"):
+        save(golden_program(), tmp_path / "missing" / "net.dbq")
+    with pytest.raises(FileFormatError, match="No such file"):
+        load_program(tmp_path / "other.dbq")
+    assert [p.name for p in tmp_path.iterdir()] == ["net.dbq"]
+
+
+def test_the_deployment_half_does_not_need_torch() -> None:
+    program = """
+import sys
+sys.modules["torch"] = None  # any import of it fails
+import dbq
+from dbq.deploy.onnx import export
+from dbq.deploy.fileformat import load_program
+from dbq.deploy.inspection import describe
+from dbq.deploy import engine, reference
+print(dbq.load.__name__, dbq.save.__name__, dbq.export_onnx.__name__)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["load", "save", "export_onnx"], run.stderr

@@ -1,0 +1,149 @@
+"""Calibration: statistics and ranges from unlabelled images."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import dbq
+from dbq.errors import DbqError
+from dbq.quantizers.inputs import Follower, RunningClip
+
+IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(1600, 4),
+    )  # fmt: skip
+
+
+class TestCalibrate:
+    def test_statistics_are_plain_averages_of_the_hard_network(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        batches = [torch.randn(6, 3, 12, 12) * (1 + i) for i in range(3)]
+        assert dbq.calibrate(net, batches) == 3
+        hard_first = net[0]  # float in dbq-1t; its output statistics can be computed directly
+        means = torch.stack([hard_first(b).mean((0, 2, 3)) for b in batches]).mean(0)
+        variances = torch.stack([hard_first(b).var((0, 2, 3)) for b in batches]).mean(0)
+        # float32 means over 600 values of O(10)
+        torch.testing.assert_close(net[1].running_mean, means.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(net[1].running_var, variances.detach(), rtol=1e-4, atol=1e-4)
+
+    def test_second_norm_sees_hard_weights(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        batch = torch.randn(6, 3, 12, 12)
+        dbq.calibrate(net, [batch])
+        with torch.no_grad():
+            x = torch.relu(nn.functional.batch_norm(
+                net[0](batch), None, None, net[1].weight, net[1].bias, training=True))  # fmt: skip
+            expected = nn.functional.conv2d(x, dbq.branches(net)["3"].weight).mean((0, 2, 3))
+        torch.testing.assert_close(net[4].running_mean, expected, rtol=1e-4, atol=1e-5)
+
+    def test_ranges_modes_and_momentum(self) -> None:
+        net = network()
+        dbq.prepare(net, "fx8-3", IMAGE)
+        net.train()
+        net[1].momentum = 0.3
+        clip = net[0].input_quantizer.clip
+        assert isinstance(clip, RunningClip)
+        clip.limit.fill_(99.0)
+        labelled = [(torch.full((2, 3, 12, 12), 3.0), torch.tensor([0, 1]))]
+        dbq.calibrate(net, labelled)
+        assert clip.limit == 3.0, "the old range is forgotten"
+        assert all(module.training for module in net.modules())
+        assert net[1].momentum == 0.3
+        before = copy.deepcopy(net.state_dict())
+        weights = {k: v for k, v in before.items() if "running" not in k and "limit" not in k}
+        dbq.calibrate(net, iter(labelled))
+        for key, value in weights.items():
+            if "num_batches" not in key:
+                assert torch.equal(net.state_dict()[key], value), key
+
+    def test_ranges_are_averages_in_any_order(self) -> None:
+        for peaks in ([1.0, 10.0, 4.0], [10.0, 4.0, 1.0]):
+            net = network()
+            dbq.prepare(net, "fx8-3", IMAGE)
+            dbq.calibrate(net, [torch.full((1, 3, 12, 12), peak) for peak in peaks])
+            assert float(net[0].input_quantizer.clip.limit) == pytest.approx(5.0, rel=1e-6)
+
+    def test_models_with_several_inputs(self) -> None:
+        class Sum(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.norm = nn.BatchNorm2d(3)
+
+            def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+                return self.norm(a + b)
+
+        net = Sum()
+        a, b = torch.ones(2, 3, 4, 4), torch.full((2, 3, 4, 4), 2.0)
+        dbq.calibrate(net, [(a, b, "label")], inputs=2)
+        assert (net.norm.running_mean == 3).all()
+
+    def test_an_error_leaves_everything_as_it_was(self) -> None:
+        net = network()
+        dbq.prepare(net, "fx8-3", IMAGE)
+        dbq.calibrate(net, [torch.randn(4, 3, 12, 12)])
+        before = copy.deepcopy(net.state_dict())
+        with pytest.raises(DbqError, match="NoneType"):
+            dbq.calibrate(net, [torch.randn(4, 3, 12, 12), None])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key
+
+    def test_what_no_batch_reaches_keeps_its_statistics(self) -> None:
+        net = network()
+        net.append(nn.Identity())
+        net[-1].spare = nn.BatchNorm2d(4)
+        net[-1].spare.running_mean.fill_(2.5)
+        net[-1].without = nn.BatchNorm2d(4, track_running_stats=False)
+        dbq.calibrate(net, [torch.randn(4, 3, 12, 12)])
+        assert (net[-1].spare.running_mean == 2.5).all()
+
+    def test_no_batches_and_wrong_batches(self) -> None:
+        net = network()
+        with pytest.raises(DbqError, match=r"give a list of them, \[images\]"):
+            dbq.calibrate(net, torch.randn(4, 3, 12, 12))
+        with pytest.raises(DbqError, match="no batches"):
+            dbq.calibrate(net, [])
+        with pytest.raises(DbqError, match="found a dict, expected a tensor"):
+            dbq.calibrate(net, [{"x": 1}])
+        assert net[1].momentum == 0.1
+
+
+class TestFollowers:
+    """What `calibrate` does to each rule for activations that looks at the batches."""
+
+    @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
+    def test_forgotten_if_estimated_and_kept_if_learned(self, clip: dbq.plan.Clip) -> None:
+        net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.ReLU(), nn.Conv2d(8, 4, 1))
+        dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
+        followers = [m for m in net.modules() if isinstance(m, Follower)]
+        assert [m.is_learned for m in followers] == [False, clip == "lsq"]  # the image has a range
+        assert not any(m.has_seen for m in followers)
+        dbq.calibrate(net, [IMAGE])
+        assert all(m.has_seen for m in followers)
+        once = [copy.deepcopy(m.state_dict()) for m in followers]
+        dbq.calibrate(net, [5 * IMAGE])
+        for follower, state in zip(followers, once, strict=True):
+            for key, value in state.items():
+                moved = not torch.equal(follower.state_dict()[key], value)
+                assert moved is not follower.is_learned, key
+        assert {m.momentum for m in followers} == {0.1}
+
+    @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
+    def test_an_error_leaves_them_as_they_were(self, clip: dbq.plan.Clip) -> None:
+        net = network()
+        dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
+        before = copy.deepcopy(net.state_dict())
+        with pytest.raises(DbqError, match="expected a tensor"):
+            dbq.calibrate(net, [IMAGE, "no batch"])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key

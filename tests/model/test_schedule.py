@@ -1,0 +1,51 @@
+"""Temperature schedule."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import dbq
+from dbq.errors import DbqError
+
+IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(1600, 4),
+    )  # fmt: skip
+
+
+class TestTemperatureSchedule:
+    def test_paper_schedule(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        schedule = dbq.TemperatureSchedule(net, start=5, increment=2.5)
+        for epoch in range(50):
+            assert net[3].weight_quantizer.temperature == 5 + 2.5 * epoch
+            schedule.step()
+
+    def test_state_and_checkpoint(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        schedule = dbq.TemperatureSchedule(net, start=5, increment=2.5)
+        schedule.step()
+        other = network()
+        dbq.prepare(other, "dbq-1t", IMAGE)
+        resumed = dbq.TemperatureSchedule(other, start=1, increment=1)
+        resumed.load_state_dict(schedule.state_dict())
+        resumed.step()
+        assert other[3].weight_quantizer.temperature == 10
+        assert "3.weight_quantizer.temperature" in net.state_dict()
+
+    def test_errors(self) -> None:
+        with pytest.raises(DbqError, match=r"call dbq\.prepare first"):
+            dbq.TemperatureSchedule(network(), 5, 2.5)
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        with pytest.raises(DbqError, match="expected start > 0"):
+            dbq.TemperatureSchedule(net, 0, 1)
