@@ -1,4 +1,4 @@
-"""Shared by all tests: seeds, thread count, two short runs, and the data beside the repository."""
+"""Shared by all tests: seeds, thread count, short runs, and files that the repository lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from dbq.training.run import train
 from tests.runs import TINY, single_thread
 
 SEED = 20200823
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 # A run that takes two seconds; reports and figures are made of two such.
 RECIPE = """
@@ -52,12 +51,21 @@ def pytest_report_header() -> str:
     return f"dbq: torch seed {SEED} before every test, {torch.get_num_threads()} torch threads"
 
 
+def outside_file(name: str) -> Path:
+    """A file that the repository does not carry, below the directory that DBQ_TEST_DATA names."""
+    directory = os.environ.get("DBQ_TEST_DATA")
+    if not directory:
+        pytest.skip(f"needs {name}: set DBQ_TEST_DATA to a directory that holds it")
+    found = next(Path(directory).rglob(name), None)
+    if found is None:
+        pytest.skip(f"no {name} below {directory} (DBQ_TEST_DATA)")
+    return found
+
+
 @pytest.fixture(scope="session")
 def resnet20_weights() -> Path:
-    path = SHARED / "resnet20-cifar10-fp.safetensors"
-    if not path.exists():
-        pytest.skip(f"float ResNet-20 weights not at {path}")
-    return path
+    """Float weights of ResNet-20, trained on CIFAR-10."""
+    return outside_file("resnet20-cifar10-fp.safetensors")
 
 
 def _run(folder: Path, name: str, plan: str) -> Path:

@@ -12,11 +12,6 @@ from torch.nn import functional
 from dbq.networks.table import create_model
 from dbq.networks.weights import load_weights, read_weights
 
-PUBLISHED = Path(__file__).parents[3] / "shared/data/resnet20-cifar10-fp.safetensors"
-needs_published = pytest.mark.skipif(
-    not PUBLISHED.is_file(), reason=f"float ResNet-20 weights are not at {PUBLISHED}"
-)
-
 
 def conv_bn(state: dict[str, Tensor], x: Tensor, conv: str, bn: str, stride: int = 1) -> Tensor:
     x = functional.conv2d(x, state[f"{conv}.weight"], stride=stride, padding=1)
@@ -76,20 +71,18 @@ def test_odd_channel_counts_run(width: float) -> None:
     assert model(torch.zeros(1, 3, 17, 17)).shape == (1, 10)
 
 
-@needs_published
-def test_published_weights_have_exactly_our_keys() -> None:
+def test_published_weights_have_exactly_our_keys(resnet20_weights: Path) -> None:
     ours = create_model("resnet20").state_dict()
     expected = {key: value.shape for key, value in ours.items() if "num_batches" not in key}
-    assert {key: value.shape for key, value in read_weights(PUBLISHED).items()} == expected
+    assert {key: value.shape for key, value in read_weights(resnet20_weights).items()} == expected
 
 
-@needs_published
-def test_published_weights_load() -> None:
-    model = create_model("resnet20", weights=PUBLISHED).eval()
-    published = read_weights(PUBLISHED)
+def test_published_weights_load(resnet20_weights: Path) -> None:
+    model = create_model("resnet20", weights=resnet20_weights).eval()
+    published = read_weights(resnet20_weights)
     assert all(torch.equal(model.state_dict()[key], value) for key, value in published.items())
     again = create_model("resnet20").eval()
-    load_weights(again, str(PUBLISHED))
+    load_weights(again, str(resnet20_weights))
     images = torch.randn(1, 3, 32, 32)
     with torch.no_grad():
         expected = equations(published, images)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +23,7 @@ from dbq.experiments.paper.tables import (
 )
 from dbq.plans.plan import LayerPlan, Plan
 from dbq.plans.precision import Precision
-
-TEX = Path(__file__).parents[4] / "shared" / "paper" / "dbq-eccv2020.tex"
+from tests.conftest import outside_file
 
 
 @pytest.fixture(scope="module")
@@ -172,10 +170,9 @@ def test_wake_words_ratio() -> None:
 # -- the printed figures ----------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not TEX.exists(), reason=f"the paper's source is not at {TEX}")
 def test_printed_figures_are_those_of_the_paper() -> None:
     """C_C (C_S) and C_R (C_M) of each row occur together in a line of the paper's source."""
-    source = re.sub(r"\\mathbf|[{}$\\ ]", "", TEX.read_text())
+    source = re.sub(r"\\mathbf|[{}$\\ ]", "", outside_file("dbq-eccv2020.tex").read_text())
     for table in paper.COMPLEXITY_TABLES:
         for row in table.rows:
             C_C, C_S, C_R, C_M = row.figures
