@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from engine_files import NETWORKS, Network, inputs, make, zeros
-from engine_page import limit_share
+from engine_tables import limit_share
 from engine_runtimes import RUNTIMES, Run
 from machine import RESULTS, headline, save
 
