@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from statistics import mean
 
-from results import Row, recipe_link, result, table
+from tabular import Row, recipe_link, result, table
 
 PAPER = {"2t": "91.93 (50 epochs, from 92.00)", "1t": "91.06 (50 epochs, from 92.00)"}
 NAMES = {

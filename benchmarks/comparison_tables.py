@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from results import result, table
+from tabular import result, table
 
 # What each name stands for; the files in src/dbq/quantizers/methods have the equations and the sources.
 NAMES = {

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 from engine_files import NETWORKS, Network, inputs, make, zeros
-from engine_tables import limit_share
 from engine_runtimes import RUNTIMES, Run
+from engine_tables import limit_share
 from machine import RESULTS, headline, save
 
 import dbq

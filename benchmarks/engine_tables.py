@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from results import Row, result, table
+from tabular import Row, result, table
 
 # A 32-byte load of the table kernels stands for 48 multiply-accumulates of one branch, and the processor
 # does two loads a cycle.

@@ -2,8 +2,9 @@
 
     python benchmarks/pages.py [--check]
 
-The prose of a page is written by hand. A table stands between `<!-- table:NAME -->` and `<!-- /table -->`,
-and NAME is a key of TABLES. --check writes nothing and fails if a table is not what results/ says.
+The prose of a page is written by hand. A table stands between `<!-- table:NAME -->` and
+`<!-- /table -->`; NAME is a key of TABLES. --check writes nothing, and fails if a table differs from
+what results/ says.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import comparison_tables
 import engine_tables
 import summary_table
 import sweep_tables
-from results import ROOT, measured
+from tabular import ROOT, measured
 
 TABLES: dict[str, Callable[[], str]] = {
     **summary_table.TABLES,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import mean
 
 from accuracy_tables import runs_of
-from results import recipe_link, result, table
+from tabular import recipe_link, result, table
 
 Cells = list[str]
 

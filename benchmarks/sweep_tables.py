@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
 
-from results import result, table
+from tabular import result, table
 
 from dbq.experiments.report.pareto import front
 
