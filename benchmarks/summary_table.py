@@ -31,9 +31,9 @@ def _resnet20(label: str, what: str) -> Cells:
 
 def _mobilenet() -> Cells:
     (quantized,), (baseline,) = (runs_of("mobilenet")[label] for label in ("dbq-2t-4", "fp"))
-    return ["MobileNetV1 0.25 at 32, two branches, 8-bit activations, 2 more epochs", f"**{quantized['top1']:.2f} %**",
-            f"float {baseline['top1']:.2f} %", recipe_link(quantized["recipe"], ""),
-            _file("cifar10")]  # fmt: skip
+    return ["MobileNetV1 0.25 at 32, two branches, 8-bit activations, 2 more epochs",
+            f"**{quantized['top1']:.2f} %**", f"float {baseline['top1']:.2f} %",
+            recipe_link(quantized["recipe"], ""), _file("cifar10")]  # fmt: skip
 
 
 def _deployed() -> Cells:
