@@ -6,7 +6,7 @@ Contenders take turns in one process for many rounds. A time is the median over 
 median over rounds of (peer / ours in that round). A turn starts once the threads of all others sleep.
 Peers get normalised float planes; ours takes uint8 images and normalises them itself. A peer counts only
 if its 8-bit kernels agree with a float emulation of its quantized network. Networks are made once, in
---files; --prepare stops there. Weights are random: speed depends on the share of zeros, which is reported.
+--files; --prepare stops there. Weights are random: speed depends on the share of zeros, which is shown.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from dbq.model.layers import QuantConv2d
 class MyNet(nn.Module):
     """Any CNN of Conv2d and Linear layers can be quantized and trained: functional ReLUs, residuals, ...
 
-    `dbq.lower` is stricter: operations it does not know, such as the multiplication in squeeze-excite, are
-    an error that names them.
+    `dbq.lower` is stricter: an operation it does not know, such as the multiplication in squeeze-excite,
+    is an error that names it.
     """
 
     def __init__(self) -> None:
