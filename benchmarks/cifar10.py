@@ -21,7 +21,7 @@ from typing import Any
 
 from machine import save
 
-# The normalisation that the float ResNet-20 was trained with; networks started from it need the same.
+# The float ResNet-20 was trained with these; its successors read what it read.
 MEAN, STD = "data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]"
 KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
         "revision", "machine", "cost", "test")  # fmt: skip

@@ -37,7 +37,7 @@ FLOAT64_IMAGES = 2000  # float64 is slow
 
 @torch.no_grad()
 def compare(run: Path, data: str) -> dict[str, Any]:
-    """Accuracy of torch and of the engine, and the number of images they classify differently."""
+    """Accuracy of both, and the number of images they classify differently."""
     tensors, recipe, _ = read_network(run)
     program = program_of_run(run, data)
     with tempfile.TemporaryDirectory() as directory:
