@@ -1,10 +1,10 @@
-"""The real results: every training on CIFAR-10 behind docs/results.md.
+"""Every training on CIFAR-10 behind docs/results.md.
 
 python benchmarks/cifar10.py --data DIR --weights resnet20-cifar10-fp.safetensors [--only PATTERN]
 
-Each training is a `dbq train` with a directory of its own below --runs. Finished ones are kept and
-unfinished ones resumed, so this may be stopped at any time, and two of it may run side by side with
-different patterns. At the end, results/cifar10.json is written from all that are finished.
+Each training is a `dbq train` in a directory of its own below --runs. Finished ones are kept and
+interrupted ones resumed, so the script may be stopped at any time, and two of them may run side by side
+with different patterns. At the end, results/cifar10.json is written from all that are finished.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", 
 
 @dataclass(frozen=True)
 class Training:
-    """One run: `after` is the run whose network it starts from, if not the given float one."""
+    """One run; `after` names the run whose network it starts from, instead of the float network."""
 
     group: str
     label: str
@@ -100,7 +100,7 @@ def collect(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--weights", default="../shared/data/resnet20-cifar10-fp.safetensors")
+    parser.add_argument("--weights", default="data/resnet20-cifar10-fp.safetensors")
     parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
     parser.add_argument("--only", default="*", help="a shell pattern of names; none: only collect")
     arguments = parser.parse_args()

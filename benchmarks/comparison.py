@@ -2,9 +2,9 @@
 
 python benchmarks/comparison.py NAME --data DIR --weights FILE [--only METHODS | --finished] [--rounds N]
 
-NAME is resnet20 (weights only, as in the paper's Table 2) or mobilenet_v1 (pointwise layers, all else
-8 bit). Finished runs below --runs are kept and unfinished ones resumed, so two of it may train different
-methods side by side; called without --only it then finds everything done and writes the results.
+NAME is resnet20 (weights only, as in the paper's Table 2) or mobilenet_v1 (pointwise layers; 8 bits
+elsewhere). Finished runs below --runs are kept and interrupted ones resumed, so two of these may train
+different methods side by side with --only; without it, the script then writes the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbq.training.run import train
 
 @dataclass(frozen=True)
 class Case:
-    """A recipe, who takes part, and the recipe of the float network they start from, if not given."""
+    """A recipe, the methods, and the recipe of the float network they start from (else --weights)."""
 
     recipe: str
     methods: str
@@ -49,7 +49,7 @@ CASES = {
 
 
 def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
-    """The recipe with its data and weights, these trained first if need be."""
+    """The recipe with its data and weights; the weights are trained first where there is a recipe."""
     data = f"data.directory={arguments.data}"
     if not case.float_recipe:
         return load_recipe(case.recipe, [data, f"model.weights={arguments.weights}", MEAN, STD])
@@ -60,7 +60,7 @@ def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
 
 
 def start_top1(case: Case, runs: Path) -> float:
-    """Accuracy of the float network that all start from."""
+    """Accuracy of the float network that all methods start from."""
     if case.float_recipe:
         result = json.loads((runs / case.float_recipe[0] / "result.json").read_text())
         return float(result["top1"])
@@ -72,12 +72,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("name", choices=CASES)
     parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--weights", default="../shared/data/resnet20-cifar10-fp.safetensors")
+    parser.add_argument("--weights", default="data/resnet20-cifar10-fp.safetensors")
     parser.add_argument("--runs", type=Path, default=Path("runs/comparison"))
     parser.add_argument("--only", help="only train these methods, and write no results")
     parser.add_argument("--finished", action="store_true", help="train nothing more")
     parser.add_argument(
-        "--rounds", type=int, default=0, help="steps to time; wants a quiet machine"
+        "--rounds", type=int, default=0, help="steps to time; needs an idle machine"
     )
     arguments = parser.parse_args()
     case, out = CASES[arguments.name], arguments.runs / arguments.name
@@ -91,7 +91,7 @@ def main() -> None:
     if arguments.only:
         return
     facts = found.to_json()
-    del facts["machine"]  # `save` says it
+    del facts["machine"]  # `save` adds it
     facts["missing"] = missing if arguments.finished else []
     facts["start_top1"] = start_top1(case, arguments.runs)
     command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])

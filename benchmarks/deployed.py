@@ -32,7 +32,7 @@ from dbq.training.record.rundir import read_network
 
 RUNS = ("resnet20-2t-a8-0", "resnet20-1t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
 BATCH = 250
-FLOAT64_IMAGES = 2000  # it is slow
+FLOAT64_IMAGES = 2000  # float64 is slow
 
 
 @torch.no_grad()
@@ -53,7 +53,7 @@ def compare(run: Path, data: str) -> dict[str, Any]:
     counts = np.zeros(3, int)  # right by torch, right by libdbq, different
     off = np.zeros(
         3, int
-    )  # of images also seen by float64: torch's float32 differs, libdbq differs
+    )  # images seen by float64; of these torch's float32 differs, libdbq differs
     for batch in test.batches(torch.split(torch.arange(len(test)), BATCH)):
         by_torch = model(batch.images).argmax(1).numpy()
         by_engine = net(denormalise(batch.images, mean, std)).argmax(1)

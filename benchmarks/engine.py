@@ -2,12 +2,11 @@
 
     python benchmarks/engine.py [--networks NAME ...] [--threads 1 2] [--quick] [--prepare]
 
-Contenders take turns in one process, many rounds; a number is the median over rounds, a ratio the median
-over rounds of (peer / ours in that round). Before a turn everybody else's threads must have gone to
-sleep. Peers get float images, normalised and planar; ours takes uint8 images and normalises them itself.
-A peer counts only if its 8-bit kernels give what the quantized network says, computed in float.
-Networks are made first, once, into --files; --prepare stops there. Weights are random: speed depends on
-the share of zeros in a branch, which is reported, not on what a network knows.
+Contenders take turns in one process for many rounds. A time is the median over rounds, a ratio the
+median over rounds of (peer / ours in that round). A turn starts once the threads of all others sleep.
+Peers get normalised float planes; ours takes uint8 images and normalises them itself. A peer counts only
+if its 8-bit kernels agree with a float emulation of its quantized network. Networks are made once, in
+--files; --prepare stops there. Weights are random: speed depends on the share of zeros, which is shown.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from typing import Any
 
 import numpy as np
 from engine_files import NETWORKS, Network, inputs, make, zeros
-from engine_page import limit_share
 from engine_runtimes import RUNTIMES, Run
+from engine_tables import limit_share
 from machine import RESULTS, headline, save
 
 import dbq
@@ -36,9 +35,9 @@ from dbq.support.text import as_text, plain_table
 
 ROOT = Path(__file__).parents[1]
 ROUNDS, QUICK_ROUNDS = 21, 5
-TURN = 0.03  # seconds of timed runs in a turn, about
+TURN = 0.03  # seconds of timed runs in a turn, roughly
 BATCH = 16
-# More processors than this kept busy by other processes, and a network's numbers are not saved.
+# If other processes keep more processors than this busy, the numbers of a network are not saved.
 QUIET = 0.1
 CHECKED_IMAGES = 8
 
@@ -77,7 +76,7 @@ def start(contender: Contender, network: Network, threads: int, batch: int) -> R
 
 
 def wait_for_quiet() -> None:
-    """Until this process uses no processor time: threads spin for a while after their last work."""
+    """Wait until this process uses no processor time: threads spin for a while after their last work."""
     for _ in range(100):
         before = time.process_time()
         time.sleep(0.002)
@@ -86,7 +85,7 @@ def wait_for_quiet() -> None:
 
 
 def turn(run: Run, seconds: float) -> float:
-    """Milliseconds of one run: the median of those that fit into `seconds`, after one to warm up."""
+    """Milliseconds of one run: the median of those that fit into `seconds`, after a warm-up."""
     wait_for_quiet()
     run()
     times: list[float] = []
@@ -108,7 +107,7 @@ def interleave(runs: dict[Any, Run], rounds: int, seconds: float = TURN) -> dict
 
 
 def correlation(contender: Contender, network: Network) -> float:
-    """Of logits with those the network should give, each class centred over the images."""
+    """Correlation of logits with their float emulation, each class centred over the images."""
     images, floats = inputs(network, CHECKED_IMAGES)
     centred = []
     for emulate in (False, True):
@@ -141,7 +140,7 @@ def size(contender: Contender) -> int:
 
 
 def processor_seconds() -> float:
-    """Used by all processes so far, and by other virtual machines while one wanted to run here."""
+    """Used by all processes so far, including time stolen by other virtual machines."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _iowait, irq, softirq, stolen, *_ = map(int, fields)
     return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")
@@ -204,7 +203,6 @@ def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str
         "batch_threads": most,
         "best_int8_peer": {str(t): best[t] for t in threads},
         "contenders": rows,
-        "targets": verdicts(network, rows),
         "zeros": {p: zeros(files / f"{name}-{p}.dbq") for p in network.plans},
         "layers": {p: layers(files / f"{name}-{p}.dbq", network) for p in network.plans},
     }
@@ -218,19 +216,8 @@ def best_peers(rows: list[Row], threads: list[int], least: float) -> dict[int, s
     return {t: min(fair, key=lambda row: row["ms"][str(t)])["contender"] for t in threads}
 
 
-def verdicts(network: Network, rows: list[Row]) -> list[Row]:
-    """Targets are for one thread."""
-    found = {row["contender"]: row["ratio"].get("1") for row in rows}
-    return [
-        {"plan": plan, "kind": kind, "target": target, "ratio": found[f"dbq {plan}"],
-         "met": (found[f"dbq {plan}"] or 0) >= target}
-        for kind, goals in (("target", network.targets), ("moonshot", network.moonshots))
-        for plan, target in goals.items()
-    ]  # fmt: skip
-
-
 def layers(path: Path, network: Network, repeats: int = 15) -> list[Row]:
-    """Each layer of ours, one thread: microseconds, and how fast its multiply-accumulates are."""
+    """Each of our layers on one thread: microseconds and multiply-accumulates per second."""
     image = inputs(network, 1)[0]
     wait_for_quiet()
     with dbq.load(path) as net:
@@ -263,7 +250,7 @@ int main(void) {
 def clock() -> float | None:
     """GHz, by a chain of additions that take a cycle each; None without an x86 compiler.
 
-    What the system reports in a virtual machine is not what the processor does.
+    In a virtual machine the clock that the system reports is not the processor's.
     """
     with tempfile.TemporaryDirectory() as directory:
         source, program = Path(directory, "clock.c"), Path(directory, "clock")
@@ -292,19 +279,13 @@ def latency_table(name: str, result: Row, threads: list[int]) -> str:
             *(f"{row[key]:.0f}" for key in ("load_ms", "network_mb", "library_mb")),
             "" if row["correlation"] is None else f"{row['correlation']:.3f}",
         )
-    lines = [
-        f"{goal['kind']} {goal['plan']}: >= {goal['target']:.2f}x the best int8 peer, "
-        f"{goal['ratio']:.2f}x: {'met' if goal['met'] else 'MISSED'}"
-        for goal in result["targets"]
-        if goal["ratio"]
-    ]
     share = "; ".join(
         f"{plan} " + ", ".join(f"{100 * s:.0f} %" for s in shares)
         for plan, shares in result["zeros"].items()
         if shares
     )
     busy = f"other processes kept {result['busy_processors_of_others']:.2f} processors busy"
-    return as_text(table, *lines, f"zeros in branches: {share}; {busy}", width=130)
+    return as_text(table, f"zeros in branches: {share}; {busy}", width=130)
 
 
 def layer_table(name: str, plan: str, rows: list[Row], ghz: float | None) -> str:
@@ -328,7 +309,7 @@ def say(text: str) -> None:
 
 
 def earlier() -> dict[str, Any]:
-    """Networks already in results/engine.json: a run of some of them replaces only those."""
+    """Networks already in results/engine.json, of which only those measured now are replaced."""
     path = RESULTS / "engine.json"
     found: dict[str, Any] = json.loads(path.read_text())["networks"] if path.exists() else {}
     return found

@@ -33,39 +33,30 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Network:
-    """A shipped network at a size, and how many times as fast as the best int8 peer it must be."""
+    """A shipped network at a size, and the plans to run it with."""
 
     model: str
     pixels: int
     options: dict[str, Any] = field(default_factory=dict)
     plans: tuple[str, ...] = ("dbq-2t-4", "dbq-1t-a8", "fx8-3")
-    targets: dict[str, float] = field(default_factory=dict)
-    moonshots: dict[str, float] = field(default_factory=dict)
-    # Least correlation of a peer's logits with those it should give. Random deep networks amplify every
-    # rounding. Full-range weights, whose sums saturate, gave 0.2 to 0.3, for ResNet-20 0.87 to 0.91.
+    # Least correlation of a peer's logits with their float emulation. Random deep networks amplify every
+    # rounding; full-range weights, whose sums saturate, gave 0.2 to 0.3 (ResNet-20: 0.87 to 0.91).
     least_correlation: float = 0.7
 
 
 NETWORKS = {
-    "mobilenet_v1-1.0": Network(
-        "mobilenet_v1", 224, {},
-        targets={"dbq-2t-4": 1.15, "dbq-1t-a8": 1.8},
-        moonshots={"dbq-2t-4": 1.9, "dbq-1t-a8": 3.0},
-    ),
-    "mobilenet_v1-0.25": Network("mobilenet_v1", 224, {"width": 0.25}, targets={"dbq-2t-4": 1.1}),
-    "mobilenet_v2-1.0": Network("mobilenet_v2", 224, targets={"dbq-2t-4": 1.1}),
-    "shufflenet_v2-1.0": Network("shufflenet_v2", 224, targets={"dbq-2t-4": 1.2}),
+    "mobilenet_v1-1.0": Network("mobilenet_v1", 224),
+    "mobilenet_v1-0.25": Network("mobilenet_v1", 224, {"width": 0.25}),
+    "mobilenet_v2-1.0": Network("mobilenet_v2", 224),
+    "shufflenet_v2-1.0": Network("shufflenet_v2", 224),
     "resnet20": Network(
-        "resnet20", 32,
-        plans=("resnet-2t-a8", "resnet-1t-a8", "fx8-3"),
-        targets={"resnet-1t-a8": 1.3},
-        least_correlation=0.95,
+        "resnet20", 32, plans=("resnet-2t-a8", "resnet-1t-a8", "fx8-3"), least_correlation=0.95
     ),
-}  # fmt: skip
+}
 
 
 def make(name: str, directory: Path) -> None:
-    """Whatever of the network's files is not there yet."""
+    """Make those of the network's files that do not exist yet."""
     network = NETWORKS[name]
     directory.mkdir(parents=True, exist_ok=True)
     for plan in network.plans:
@@ -87,7 +78,7 @@ def make(name: str, directory: Path) -> None:
 
 
 def inputs(network: Network, count: int, seed: int = SEED) -> tuple[npt.NDArray[np.uint8], Floats]:
-    """Random images, uint8 [N, H, W, C], and the same as the float networks want them, [N, C, H, W]."""
+    """Random images, uint8 [N, H, W, C], and the same as float planes, [N, C, H, W]."""
     rng = np.random.default_rng(seed)
     # Blocks of colour with noise: white noise alone would look the same to every filter.
     coarse = rng.uniform(0, 255, (count, 4, 4, 3))
@@ -115,7 +106,7 @@ def _say(text: str) -> None:
 
 
 def _network(network: Network, plan: str) -> tuple[nn.Module, torch.Tensor]:
-    """Random weights, batch norms that fit them, quantized by `plan`."""
+    """Random weights, calibrated batch norms, quantized by `plan`."""
     torch.manual_seed(SEED)
     model = dbq.create_model(network.model, **network.options)
     examples = torch.from_numpy(inputs(network, CALIBRATION_IMAGES)[1])
@@ -134,7 +125,7 @@ def _export_float(network: Network, path: Path) -> None:
     with (
         mock.patch("torch.nn.functional.channel_shuffle", _channel_shuffle),
         warnings.catch_warnings(),
-    ):  # that this exporter is old; the new one needs one more package
+    ):  # this exporter is deprecated; the new one needs one more package
         warnings.simplefilter("ignore")
         torch.onnx.export(
             model, (examples[:1],), str(path), dynamo=False, opset_version=17,
@@ -143,7 +134,7 @@ def _export_float(network: Network, path: Path) -> None:
 
 
 def _channel_shuffle(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """As the exporter knows it."""
+    """In operations that the exporter knows."""
     n, c, h, w = x.shape
     return x.view(n, groups, c // groups, h, w).transpose(1, 2).reshape(n, c, h, w)
 

@@ -38,7 +38,7 @@ Images = npt.NDArray[np.uint8]
 
 
 def test_images(data: str) -> tuple[Images, npt.NDArray[np.int64]]:
-    """As the files of the data set have them."""
+    """Test images as uint8, and their labels."""
     import torch
 
     _, test = load_data(DataOptions("cifar10", data, mean=(0.0,) * 3, std=(1.0,) * 3))

@@ -1,11 +1,11 @@
 """The contenders of benchmarks/engine.py: each loads a file and runs a batch, as fast as it can.
 
-With `emulate` an 8-bit network is computed in float as it is written, rounding where it says so: what
+With `emulate` an 8-bit network is computed in float, rounding where the network says so: the result that
 its 8-bit kernels should give.
 
-    python benchmarks/engine_runtimes.py RUNTIME FILE THREADS
+    python benchmarks/engine_runtimes.py RUNTIME FILE THREADS PIXELS
 
-prints what one of them costs a process of its own: load time and resident memory, as JSON.
+measures one of them in a process of its own and prints load time and resident memory as JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = Callable[[], Array]
 def dbq(path: Path, threads: int, images: Array, floats: Array, emulate: bool = False) -> Run:
     from dbq.deploy.engine import load
 
-    net = load(path, threads=threads)  # no need to emulate: its bits are specified
+    net = load(path, threads=threads)  # nothing to emulate: the result is specified to the bit
     return lambda: net(images)
 
 
@@ -58,7 +58,7 @@ def openvino(path: Path, threads: int, images: Array, floats: Array, emulate: bo
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,  # it would pin this thread, and with it every other contender's
+        "ENABLE_CPU_PINNING": False,  # it would pin this thread, which all contenders share
         "INFERENCE_PRECISION_HINT": "f32",
     }
     if emulate:

@@ -1,11 +1,11 @@
-"""Whether images come as fast as training takes them.
+"""Is the input pipeline faster than training?
 
     python benchmarks/input_pipeline.py
 
-Images a second of the input pipeline alone, and of a float training step alone; the ratio says how much
-faster images could come. Files are JPEGs of ImageNet's usual 500x375 pixels, smooth and random, and few
-enough to lie in the system's cache: decoding is measured, not the disk. Workers share the cores with the
-training step, so on a machine with few of them a ratio well over 1 is wanted.
+Images per second of the input pipeline alone and of a float training step alone, and their ratio. Files
+are JPEGs of ImageNet's usual 500x375 pixels, smooth and random, few enough to stay in the system's
+cache: this measures decoding, not the disk. Workers share the cores with the training step, so on a
+machine with few cores the ratio should be well above 1.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def photographs(folder: Path, count: int, workers: int) -> Split:
 
 
 def pipeline_rate(split: Split, batch: int, batches: int) -> float:
-    """Images a second between the first batch and the last; the start of workers is not counted."""
+    """Images per second between the first and the last batch; starting the workers is not counted."""
     groups = [torch.randint(len(split), (batch,)) for _ in range(batches + 1)]
     stream = split.batches(groups, draw=1)
     next(stream)
@@ -69,7 +69,7 @@ def pipeline_rate(split: Split, batch: int, batches: int) -> float:
 
 
 def step_rate(network: str, rounds: int) -> float:
-    """Images a second of the float training step."""
+    """Images per second of the float training step."""
     step = Step(network, "fp")
     step()  # warm-up
     return CASES[network][0] / statistics.median(step() for _ in range(rounds))
@@ -106,7 +106,7 @@ def measure(quick: bool) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="see that it runs; saves nothing")
+    parser.add_argument("--quick", action="store_true", help="check that it runs; saves nothing")
     arguments = parser.parse_args()
     keep_freed_memory()
     print(f"input pipeline, {headline()}")

@@ -1,4 +1,4 @@
-"""What every benchmark says about the machine, and how it saves what it measured."""
+"""How benchmarks save what they measured, with the machine they measured it on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def save(name: str, command: str, **measured: Any) -> Path:
-    """Write results/NAME.json: what was measured, by which command, when and on what."""
+    """Write results/NAME.json: what was measured, by which command, when, on which machine."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     date = datetime.now(UTC).date().isoformat()

@@ -1,4 +1,4 @@
-"""docs/report.png: the page that `make demo` ends with, as a browser shows it.
+"""docs/report.png: a screenshot of the report that `make demo` writes.
 
 python benchmarks/screenshot.py [PAGE]
 

@@ -2,8 +2,8 @@
 
 python benchmarks/sweep.py [--data DIR] [--out DIR] [--workers N]
 
-The shipped sweep as `dbq sweep cifar10-vehicles` runs it. Finished runs are kept: called after that
-command, it only writes the results.
+Runs the shipped sweep as `dbq sweep cifar10-vehicles` does. Finished runs are kept, so after that
+command it only writes the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
         sys.exit(f"{len(found.rows)} runs are finished; nothing was written")
     epochs = {run.name: run.recipe.train.epochs for run in sweep.runs(arguments.out)}
     facts = found.to_json() | {
-        # Where a run is on this machine concerns nobody else.
+        # The directory of a run means nothing on another machine.
         "rows": [{**asdict(replace(row, run="")), "epochs": epochs[row.name]} for row in found.rows]
     }
     command = shlex.join(["dbq", "sweep", NAME, "--out", "runs/vehicles", "--workers", "2"])

@@ -1,4 +1,4 @@
-"""Your own network, your own loop: three lines to quantize, one to see what it costs.
+"""Your own network in your own loop: three lines quantize it, one shows what it costs.
 
 python examples/own_network.py
 """
@@ -14,7 +14,11 @@ from dbq.model.layers import QuantConv2d
 
 
 class MyNet(nn.Module):
-    """Any PyTorch CNN will do: functional ReLUs, residuals, squeeze-excite, ..."""
+    """Any CNN of Conv2d and Linear layers can be quantized and trained: functional ReLUs, residuals, ...
+
+    `dbq.lower` is stricter: an operation it does not know, such as the multiplication in squeeze-excite,
+    is an error that names it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +36,7 @@ class MyNet(nn.Module):
 def main() -> None:
     torch.manual_seed(0)
     images, labels = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
-    model = MyNet()  # trained, in real life
+    model = MyNet()  # yours would be trained
 
     summary = dbq.prepare(model, "dbq-2t-4", images[:1])  # in place; the model stays a MyNet
     dbq.calibrate(model, [images])  # batch-norm statistics and ranges, no labels
@@ -40,7 +44,7 @@ def main() -> None:
 
     optimizer = torch.optim.SGD(dbq.param_groups(model, weight_decay=4e-5), lr=0.01, momentum=0.9)
     for _ in range(3):
-        model.train()  # soft steps: plain back-propagation reaches every parameter
+        model.train()  # soft: plain back-propagation reaches every parameter
         loss = F.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -51,7 +55,7 @@ def main() -> None:
     print(dbq.cost(model, images[:1]))
     layer = dbq.branches(model)["mix"]
     print("codes", sorted(set(layer.codes.flatten().tolist())), "zeros", layer.sparsity)
-    model.eval()  # hard steps: the weights are the codes times the scales, bit for bit
+    model.eval()  # hard: weights are exactly the sum of scale times code
     assert isinstance(model.mix, QuantConv2d)
     assert torch.equal(layer.weight, model.mix.quantized_weight())
 

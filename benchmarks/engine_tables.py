@@ -1,0 +1,102 @@
+"""Tables of the engine's speed and of deployed networks, from results/engine.json and deployed.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tabular import Row, result, table
+
+# A 32-byte load of the table kernels stands for 48 multiply-accumulates of one branch, and the processor
+# does two loads a cycle.
+MACS_PER_CYCLE = 2 * 48
+
+
+def _times(ms: dict[str, float]) -> str:
+    return f"{ms['1']:.2f} ({ms['2']:.2f})"
+
+
+def speed() -> str:
+    """Ours and the best of the others, one row per plan."""
+    heads = ["network", "plan", "ms, 1 thread (2)", "best int8 peer", "best float32",
+             "x int8, 1 thread (2)"]  # fmt: skip
+    rows = []
+    for name, network in result("engine")["networks"].items():
+        contenders = {row["contender"]: row for row in network["contenders"]}
+        int8 = {t: contenders[peer]["ms"][t] for t, peer in network["best_int8_peer"].items()}
+        floats = [row["ms"] for row in contenders.values() if row["kind"] == "float32"]
+        float32 = {t: min(ms[t] for ms in floats) for t in ("1", "2")}
+        for row in contenders.values():
+            if row["kind"] == "ours":
+                plan, ratio = row["contender"].removeprefix("dbq "), row["ratio"]
+                rows.append([name, f"`{plan}`", _times(row["ms"]), _times(int8), _times(float32),
+                             f"**{ratio['1']:.2f}** ({ratio['2']:.2f})"])  # fmt: skip
+    return table(heads, rows)
+
+
+def contenders(name: str) -> str:
+    network = result("engine")["networks"][name]
+    heads = ["", "ms, 1 thread (2)", "x int8 (2)",
+             f"images/s, batch 16, {network['batch_threads']} threads", "file, MB", "load, ms",
+             "network in memory, MB", "library, MB", "correlation", "zeros per branch"]  # fmt: skip
+    return table(heads, (
+        [row["contender"], _times(row["ms"]), _times(row["ratio"]),
+         f"{row['images_per_second']:.0f}", f"{row['bytes'] / 1e6:.2f}", f"{row['load_ms']:.0f}",
+         f"{row['network_mb']:.1f}", f"{row['library_mb']:.0f}",
+         "" if row["correlation"] is None else f"{row['correlation']:.3f}",
+         _zeros(network["zeros"].get(row["contender"].removeprefix("dbq "), []))]
+        for row in network["contenders"]
+    ))  # fmt: skip
+
+
+def _zeros(shares: list[float]) -> str:
+    return ", ".join(f"{100 * share:.0f} %" for share in shares)
+
+
+def layers(name: str) -> str:
+    """Where the time goes with two branches on one thread, layer by layer."""
+    engine = result("engine")
+    measured = next(iter(engine["networks"][name]["layers"].values()))
+    total = sum(layer["us"] for layer in measured)
+    heads = ["layer", "precision", "kernel", "µs", "share", "GMAC/s", "of the load-port limit"]
+    rows = [
+        [layer["layer"], layer["precision"], layer["kernel"], f"{layer['us']:.0f}",
+         f"{100 * layer['us'] / total:.1f} %",
+         "" if layer["gmacs"] is None else f"{layer['gmacs']:.1f}",
+         _percent(limit_share(layer, engine["ghz"]))]
+        for layer in measured if layer["kernel"]
+    ]  # fmt: skip
+    return table(heads, [*rows, ["**total**", "", "", f"**{total:.0f}**", "", "", ""]])
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def limit_share(row: Row, ghz: float | None) -> float | None:
+    """GMAC/s of a ternary layer as a share of what the load ports allow."""
+    if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
+        return None
+    return float(row["gmacs"] / (MACS_PER_CYCLE * ghz / int(row["precision"][:-1])))
+
+
+def deployed() -> str:
+    heads = ["network", "plan", "torch eval()", "libdbq", "classified differently",
+             "float32 torch, libdbq against float64 torch", ".dbq file"]  # fmt: skip
+    return table(heads, (
+        [row["run"].partition("-")[0], f"`{row['plan']}`", f"{row['torch_top1']:.2f}",
+         f"{row['engine_top1']:.2f}", f"{row['different_classes']} of {row['images']:,}",
+         "{torch}, {engine} of {images:,}".format(**row["float64"]),
+         f"{row['bytes'] / 1e3:.0f} kB"]
+        for row in result("deployed")["rows"]
+    ))  # fmt: skip
+
+
+NETWORKS = ("mobilenet_v1-1.0", "mobilenet_v1-0.25", "mobilenet_v2-1.0", "shufflenet_v2-1.0",
+            "resnet20")  # fmt: skip
+TABLES: dict[str, Callable[[], str]] = {
+    "speed": speed,
+    "deployed": deployed,
+    **{f"contenders {name}": partial(contenders, name) for name in NETWORKS},
+    **{f"layers {name}": partial(layers, name) for name in NETWORKS},
+}

@@ -1,0 +1,79 @@
+"""The one table of README.md: what was measured, beside what it compares with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean
+
+from accuracy_tables import runs_of
+from tabular import recipe_link, result, table
+
+Cells = list[str]
+
+
+def _file(name: str) -> str:
+    return f"[{name}.json](results/{name}.json)"
+
+
+def _float_top1() -> float:
+    """Accuracy of the float ResNet-20 that all its runs start from."""
+    rows = result("calibration")["rows"]
+    return float(next(row["top1"] for row in rows if row["plan"] == "fp"))
+
+
+def _resnet20(label: str, what: str) -> Cells:
+    runs = runs_of("resnet20")[label]
+    top1 = mean(run["top1"] for run in runs)
+    return [f"ResNet-20, {what}, {runs[0]['epochs']} epochs, mean of {len(runs)} seeds",
+            f"**{top1:.2f} %**", f"float {_float_top1():.2f} %",
+            recipe_link(runs[0]["recipe"], ""), _file("cifar10")]  # fmt: skip
+
+
+def _mobilenet() -> Cells:
+    (quantized,), (baseline,) = (runs_of("mobilenet")[label] for label in ("dbq-2t-4", "fp"))
+    return ["MobileNetV1 0.25 at 32, two branches, 8-bit activations, 2 more epochs",
+            f"**{quantized['top1']:.2f} %**", f"float {baseline['top1']:.2f} %",
+            recipe_link(quantized["recipe"], ""), _file("cifar10")]  # fmt: skip
+
+
+def _deployed() -> Cells:
+    row = next(row for row in result("deployed")["rows"] if row["plan"] == "resnet-2t-a8")
+    return ["ResNet-20, two branches, 8-bit activations, as a .dbq file in the engine",
+            f"**{row['engine_top1']:.2f} %**, {row['bytes'] / 1e3:.0f} kB",
+            f"torch `eval()` {row['torch_top1']:.2f} %",
+            recipe_link("resnet20-2t-a8-quick", ""), _file("deployed")]  # fmt: skip
+
+
+def _speed(network: str, plan: str, what: str) -> Cells:
+    found = result("engine")["networks"][network]
+    rows = {row["contender"]: row for row in found["contenders"]}
+    ours, peer = rows[f"dbq {plan}"], rows[found["best_int8_peer"]["1"]]
+    return [what, f"**{ours['ms']['1']:.2f} ms**",
+            f"int8 {peer['ms']['1']:.2f} ms ({ours['ratio']['1']:.2f}x)",
+            f"plan `{plan}`", _file("engine")]  # fmt: skip
+
+
+def _step() -> Cells:
+    row = next(row for row in result("train_step")["rows"] if row["plan"] == "resnet-2t")
+    return ["ResNet-20, two branches: a training step", f"**{row['ratio']:.2f}x** float",
+            "float 1.00x", f"plan `{row['plan']}`", _file("train_step")]  # fmt: skip
+
+
+def summary() -> str:
+    return table(
+        ["network", "measured", "compared with", "recipe or plan", "result"],
+        [
+            _resnet20("2t", "two branches"),
+            _resnet20("1t", "one branch"),
+            _mobilenet(),
+            _deployed(),
+            _speed("mobilenet_v1-1.0", "dbq-2t-4", "MobileNetV1 1.0 at 224, two branches"),
+            _speed("mobilenet_v1-1.0", "dbq-1t-a8", "MobileNetV1 1.0 at 224, one branch"),
+            _speed("shufflenet_v2-1.0", "dbq-2t-4", "ShuffleNetV2 1.0 at 224, two branches"),
+            _speed("resnet20", "resnet-2t-a8", "ResNet-20 at 32, two branches"),
+            _step(),
+        ],
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {"summary": summary}
