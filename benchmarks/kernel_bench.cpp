@@ -14,7 +14,7 @@
 #include <cstring>
 #include <random>
 
-#include "../native/op.h"
+#include "kernels/op.h"
 
 namespace {
 

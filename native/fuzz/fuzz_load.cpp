@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "../dbq.h"
-#include "../reader.h"
+#include "dbq.h"
+#include "file/reader.h"
 
 namespace {
 

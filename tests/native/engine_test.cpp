@@ -8,10 +8,10 @@
 #include <string>
 #include <thread>
 
-#include "../../native/arena.h"
-#include "../../native/cpu.h"
-#include "../../native/error.h"
-#include "../../native/reader.h"
+#include "engine/arena.h"
+#include "kernels/cpu.h"
+#include "file/error.h"
+#include "file/reader.h"
 #include "expect.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <functional>
 #include <random>
 
-#include "../../native/op.h"
+#include "kernels/op.h"
 
 namespace {
 

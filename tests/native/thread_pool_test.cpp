@@ -1,6 +1,6 @@
 // The thread pool under ThreadSanitizer: every task runs once, on one thread, whatever the timing.
 
-#include "../../native/thread_pool.h"
+#include "threads/thread_pool.h"
 
 #include <chrono>
 
