@@ -26,7 +26,9 @@ constexpr double BUDGET = 0.05;  // seconds for one layer
 
 std::mt19937 generator(1);
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Cycles a second: a chain of dependent additions takes one each. The fastest of many short runs.
 double clock_rate() {
@@ -54,7 +56,9 @@ struct Tensor {
         }
     }
     Tensor(const Tensor&) = delete;
-    ~Tensor() { for (unsigned char* p : planes) std::free(p); }
+    ~Tensor() {
+        for (unsigned char* p : planes) std::free(p);
+    }
 };
 
 struct Layer {
@@ -79,10 +83,14 @@ ConvSpec spec_of(const Layer& layer, const Network& network) {
     s.groups = layer.groups;
     s.weights = network.weights;
     s.branches = network.branches;
-    s.codes.resize(size_t(s.branches * s.out.channels) * size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w));
+    s.codes.resize(size_t(s.branches * s.out.channels) *
+                   size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w));
     for (int8_t& code : s.codes) {
         const bool zero = generator() % 100 < ZERO_PERCENT;
-        code = s.weights == Weights::Fixed ? int8_t(generator() % 255) : zero ? int8_t(0) : generator() & 1 ? int8_t(1) : int8_t(-1);
+        code = s.weights == Weights::Fixed ? int8_t(generator() % 255)
+               : zero                      ? int8_t(0)
+               : generator() & 1           ? int8_t(1)
+                                           : int8_t(-1);
     }
     Output output;
     output.high = 255;
@@ -118,33 +126,55 @@ void measure(const Network& network, double clock) {
         const double seconds = time_of(*op, s);
         const double macs = double(s.codes.size()) * double(s.out.pixels());
         char name[64];
-        std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel, layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
-        std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9, macs / seconds / (2 * 48 * clock), op->kernel().c_str(), layer.times);
+        std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel,
+                      layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
+        std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9,
+                    macs / seconds / (2 * 48 * clock), op->kernel().c_str(), layer.times);
         total += seconds * layer.times;
         total_macs += macs * layer.times;
     }
-    std::printf("%-34s %10.1f %8.1f %6.2f\n", "total", total * 1e6, total_macs / total / 1e9, total_macs / total / (2 * 48 * clock));
+    std::printf("%-34s %10.1f %8.1f %6.2f\n", "total", total * 1e6, total_macs / total / 1e9,
+                total_macs / total / (2 * 48 * clock));
 }
 
 const std::vector<Layer> MOBILENET_V1 = {
-    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},   {128, 128, 56, 1, 1, 1, 1}, {128, 256, 28, 1, 1, 1, 1},  {256, 256, 28, 1, 1, 1, 1},
-    {256, 512, 14, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
+    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},  {128, 128, 56, 1, 1, 1, 1},
+    {128, 256, 28, 1, 1, 1, 1}, {256, 256, 28, 1, 1, 1, 1}, {256, 512, 14, 1, 1, 1, 1},
+    {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
 const std::vector<Layer> MOBILENET_V1_QUARTER = {
-    {8, 16, 112, 1, 1, 1, 1},  {16, 32, 56, 1, 1, 1, 1},   {32, 32, 56, 1, 1, 1, 1},  {32, 64, 28, 1, 1, 1, 1},  {64, 64, 28, 1, 1, 1, 1},
-    {64, 128, 14, 1, 1, 1, 1}, {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
+    {8, 16, 112, 1, 1, 1, 1},   {16, 32, 56, 1, 1, 1, 1},  {32, 32, 56, 1, 1, 1, 1},
+    {32, 64, 28, 1, 1, 1, 1},   {64, 64, 28, 1, 1, 1, 1},  {64, 128, 14, 1, 1, 1, 1},
+    {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
 const std::vector<Layer> MOBILENET_V2 = {
-    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1}, {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
-    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1}, {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
-    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1}, {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1}, {320, 1280, 7, 1, 1, 1, 1}};
-const std::vector<Layer> SHUFFLENET_V2 = {
-    {24, 58, 56, 1, 1, 1, 1}, {58, 58, 28, 1, 1, 1, 8}, {116, 116, 14, 1, 1, 1, 16}, {232, 232, 7, 1, 1, 1, 8}, {464, 1024, 7, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET20 = {
-    {16, 16, 32, 3, 1, 1, 6}, {16, 32, 32, 3, 2, 1, 1}, {32, 32, 16, 3, 1, 1, 5}, {32, 64, 16, 3, 2, 1, 1}, {64, 64, 8, 3, 1, 1, 5}};
+    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1},
+    {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
+    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1},
+    {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
+    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1},
+    {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1},
+    {320, 1280, 7, 1, 1, 1, 1}};
+const std::vector<Layer> SHUFFLENET_V2 = {{24, 58, 56, 1, 1, 1, 1},
+                                          {58, 58, 28, 1, 1, 1, 8},
+                                          {116, 116, 14, 1, 1, 1, 16},
+                                          {232, 232, 7, 1, 1, 1, 8},
+                                          {464, 1024, 7, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET20 = {{16, 16, 32, 3, 1, 1, 6},
+                                     {16, 32, 32, 3, 2, 1, 1},
+                                     {32, 32, 16, 3, 1, 1, 5},
+                                     {32, 64, 16, 3, 2, 1, 1},
+                                     {64, 64, 8, 3, 1, 1, 5}};
 const std::vector<Layer> DEPTHWISE = {
-    {32, 32, 112, 3, 1, 32, 1}, {64, 64, 112, 3, 2, 64, 1}, {128, 128, 56, 3, 1, 128, 1}, {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1},
-    {256, 256, 28, 3, 2, 256, 1}, {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
-const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1}, {3, 16, 32, 3, 1, 1, 1}, {3, 64, 224, 7, 2, 1, 1}, {128, 128, 28, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1}, {1024, 1000, 1, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4}, {64, 128, 56, 3, 2, 1, 1}, {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1}, {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1}, {512, 512, 7, 3, 1, 1, 3}};
+    {32, 32, 112, 3, 1, 32, 1},   {64, 64, 112, 3, 2, 64, 1},   {128, 128, 56, 3, 1, 128, 1},
+    {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1}, {256, 256, 28, 3, 2, 256, 1},
+    {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
+const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1},   {3, 16, 32, 3, 1, 1, 1},
+                                  {3, 64, 224, 7, 2, 1, 1},   {128, 128, 28, 1, 1, 1, 1},
+                                  {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1},
+                                  {1024, 1000, 1, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4},   {64, 128, 56, 3, 2, 1, 1},
+                                     {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1},
+                                     {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1},
+                                     {512, 512, 7, 3, 1, 1, 3}};
 
 }  // namespace
 

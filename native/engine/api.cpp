@@ -11,8 +11,8 @@
 #include <new>
 #include <system_error>
 
-#include "kernels/cpu.h"
 #include "engine/network.h"
+#include "kernels/cpu.h"
 
 struct dbq_net {
     dbq::Network network;
@@ -195,9 +195,11 @@ dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer) {
         if (index < 0 || index >= dbq_layers(net))
             fail(DBQ_BAD_ARGUMENT, "layer %d, expected 0 to %d", index, dbq_layers(net) - 1);
         const dbq::Layer& found = net->network.layers()[static_cast<size_t>(index)];
-        *layer = {found.name.c_str(),   found.kind.c_str(),   found.precision.c_str(), found.kernel.c_str(),
-                  found.type.c_str(),   found.shape.channels, found.shape.height,      found.shape.width,
-                  found.weight_bytes,   found.macs};
+        *layer = {found.name.c_str(),      found.kind.c_str(),
+                  found.precision.c_str(), found.kernel.c_str(),
+                  found.type.c_str(),      found.shape.channels,
+                  found.shape.height,      found.shape.width,
+                  found.weight_bytes,      found.macs};
     });
 }
 

@@ -39,9 +39,8 @@ size_t plan_arena(std::vector<Block>& blocks) {
         Block& block = blocks[index];
         block.offset = best_gap(block, placed);
         total = std::max(total, block.offset + block.bytes);
-        const auto after = std::upper_bound(placed.begin(), placed.end(), &block, [](auto* a, auto* b) {
-            return a->offset < b->offset;
-        });
+        const auto after = std::upper_bound(placed.begin(), placed.end(), &block,
+                                            [](auto* a, auto* b) { return a->offset < b->offset; });
         placed.insert(after, &block);
     }
     return total;

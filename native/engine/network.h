@@ -3,9 +3,9 @@
 
 #include <mutex>
 
+#include "engine/workspace.h"
 #include "threads/free_list.h"
 #include "threads/thread_pool.h"
-#include "engine/workspace.h"
 
 namespace dbq {
 

@@ -12,9 +12,8 @@ Network::Team Network::make_team(Pool* pool) const {
     team.pool = pool;
     const int threads = pool ? pool->threads() : 1;
     for (int i = 0; i < threads; ++i)
-        team.scratch.push_back(scratch_.take([this] {
-            return std::make_unique<Scratch>(Scratch{allocate(scratch_bytes_)});
-        }));
+        team.scratch.push_back(
+            scratch_.take([this] { return std::make_unique<Scratch>(Scratch{allocate(scratch_bytes_)}); }));
     return team;
 }
 
@@ -73,8 +72,7 @@ void Network::run_operation(size_t operation, const Workspace& space, const Team
     const auto run = [&](int task, int thread) {
         op->run(task, in, out, team.scratch[static_cast<size_t>(thread)]->memory.get());
     };
-    if (team.pool && tasks > 1 && tasks <= Pool::MAX_TASKS)
-        team.pool->run(tasks, run);
+    if (team.pool && tasks > 1 && tasks <= Pool::MAX_TASKS) team.pool->run(tasks, run);
     else
         for (int task = 0; task < tasks; ++task) run(task, 0);
 }

@@ -12,8 +12,8 @@ constexpr float MAX_FLOAT = 1e20f;
 void check_axis(const char* what, int64_t in, int64_t out, int64_t stride, int64_t pad) {
     const int64_t start_of_last = (out - 1) * stride - pad;
     if (start_of_last >= in)
-        fail(DBQ_BAD_FILE, "%s: the last window starts at %lld, expected inside the image, below %lld",
-             what, static_cast<long long>(start_of_last), static_cast<long long>(in));
+        fail(DBQ_BAD_FILE, "%s: the last window starts at %lld, expected inside the image, below %lld", what,
+             static_cast<long long>(start_of_last), static_cast<long long>(in));
 }
 
 void check_padding(const char* what, int pad, int kernel, int dilation) {
@@ -25,8 +25,7 @@ void check_padding(const char* what, int pad, int kernel, int dilation) {
 }  // namespace
 
 uint32_t in_range(const char* what, uint32_t value, uint32_t low, uint32_t high) {
-    if (value < low || value > high)
-        fail(DBQ_BAD_FILE, "%s: %u, expected %u to %u", what, value, low, high);
+    if (value < low || value > high) fail(DBQ_BAD_FILE, "%s: %u, expected %u to %u", what, value, low, high);
     return value;
 }
 

@@ -44,7 +44,8 @@ private:
         tensor.shape.height = static_cast<int>(in_range("height of a tensor", in_.u32(), 1, MAX_SIDE));
         tensor.shape.width = static_cast<int>(in_range("width of a tensor", in_.u32(), 1, MAX_SIDE));
         if (tensor.shape.pixels() > MAX_PIXELS)
-            fail(DBQ_BAD_FILE, "%zu pixels in a tensor, expected at most %u", tensor.shape.pixels(), MAX_PIXELS);
+            fail(DBQ_BAD_FILE, "%zu pixels in a tensor, expected at most %u", tensor.shape.pixels(),
+                 MAX_PIXELS);
         tensor.scale = in_.f32();
         check_float("scale of a tensor", tensor.scale);
         if (tensor.scale <= 0) fail(DBQ_BAD_FILE, "scale of a tensor: not above 0");
@@ -166,9 +167,11 @@ private:
         const uint32_t branches = ternary ? static_cast<uint32_t>(op.size) : 1;
         const Shape out = results(op, branches);
         if (in.channels % op.groups != 0 || out.channels % op.groups != 0)
-            fail(DBQ_BAD_FILE, "%d groups do not divide %d and %d channels", op.groups, in.channels, out.channels);
+            fail(DBQ_BAD_FILE, "%d groups do not divide %d and %d channels", op.groups, in.channels,
+                 out.channels);
         check_overlap(op, in, out);
-        const uint64_t kernel = uint64_t(in.channels / op.groups) * uint64_t(op.window.kernel_h * op.window.kernel_w);
+        const uint64_t kernel =
+            uint64_t(in.channels / op.groups) * uint64_t(op.window.kernel_h * op.window.kernel_w);
         if (kernel > MAX_KERNEL_WEIGHTS)
             fail(DBQ_BAD_FILE, "%llu weights in a kernel, expected at most %u",
                  static_cast<unsigned long long>(kernel), MAX_KERNEL_WEIGHTS);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/op.h"
 #include "file/reader.h"
+#include "kernels/op.h"
 
 namespace dbq {
 

@@ -27,8 +27,7 @@ std::vector<int8_t> unpack_ternary(Bytes packed, size_t count) {
     std::vector<int8_t> codes(packed.size * TRITS);
     for (size_t i = 0; i < packed.size; ++i) {
         const uint8_t byte = packed.data[i];
-        if (byte >= BYTES)
-            fail(DBQ_BAD_FILE, "byte %zu of the weights is %d, expected below 243", i, byte);
+        if (byte >= BYTES) fail(DBQ_BAD_FILE, "byte %zu of the weights is %d, expected below 243", i, byte);
         for (size_t trit = 0; trit < TRITS; ++trit) codes[i * TRITS + trit] = CODES[byte][trit];
     }
     for (size_t i = count; i < codes.size(); ++i)
@@ -61,9 +60,8 @@ std::vector<int8_t> unpack_fixed(Bytes packed, size_t count, int bits) {
 }  // namespace
 
 std::vector<int8_t> unpack(const Operation& convolution, size_t codes) {
-    return convolution.form == Weights::Ternary
-               ? unpack_ternary(convolution.packed, codes)
-               : unpack_fixed(convolution.packed, codes, convolution.size);
+    return convolution.form == Weights::Ternary ? unpack_ternary(convolution.packed, codes)
+                                                : unpack_fixed(convolution.packed, codes, convolution.size);
 }
 
 }  // namespace dbq

@@ -8,9 +8,7 @@ namespace {
 
 constexpr Isa LEVELS[] = {Isa::Scalar, Isa::Avx2, Isa::Neon};  // a later one is better
 
-bool has(Cpu cpu, Isa isa) {
-    return isa == Isa::Avx2 ? cpu.avx2 : isa == Isa::Neon ? cpu.neon : true;
-}
+bool has(Cpu cpu, Isa isa) { return isa == Isa::Avx2 ? cpu.avx2 : isa == Isa::Neon ? cpu.neon : true; }
 
 }  // namespace
 
@@ -25,9 +23,7 @@ Cpu this_cpu() {
     return cpu;
 }
 
-const char* isa_name(Isa isa) {
-    return isa == Isa::Avx2 ? "avx2" : isa == Isa::Neon ? "neon" : "scalar";
-}
+const char* isa_name(Isa isa) { return isa == Isa::Avx2 ? "avx2" : isa == Isa::Neon ? "neon" : "scalar"; }
 
 std::string available_isas(Cpu cpu) {
     std::string names;

@@ -16,9 +16,7 @@ namespace dbq {
 // I32 is for values that are added up later: fine enough that rounding to float is what limits them.
 enum class Type : uint8_t { U8, I8, I32, F32 };
 
-constexpr size_t size_of(Type type) {
-    return type == Type::F32 || type == Type::I32 ? 4 : 1;
-}
+constexpr size_t size_of(Type type) { return type == Type::F32 || type == Type::I32 ? 4 : 1; }
 
 // Planes start at multiples of this many bytes and own all bytes up to the next multiple. Kernels may
 // read and write that slack; its contents mean nothing. Input planes are never written.
@@ -63,9 +61,9 @@ struct ConvSpec {
     int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
     int dilation_h = 1, dilation_w = 1, groups = 1;
     Weights weights = Weights::Ternary;
-    int branches = 1;                // 1..3; Fixed has one
-    std::vector<int8_t> codes;       // [branches][out.channels][in.channels/groups][kernel_h][kernel_w]
-    std::vector<Output> outputs;     // one or more: a tensor may be wanted in several precisions
+    int branches = 1;             // 1..3; Fixed has one
+    std::vector<int8_t> codes;    // [branches][out.channels][in.channels/groups][kernel_h][kernel_w]
+    std::vector<Output> outputs;  // one or more: a tensor may be wanted in several precisions
 };
 
 // An operation ready to run: weights repacked, tiles chosen. Immutable, so threads share it. Its work is
@@ -77,7 +75,7 @@ public:
     virtual size_t scratch_bytes() const = 0;  // for each thread; aligned to 64
     // in: one Planes for each input; out: one for each Output of the spec.
     virtual void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;
-    virtual std::string kernel() const = 0;    // such as "ternary-table avx2"
+    virtual std::string kernel() const = 0;  // such as "ternary-table avx2"
     virtual size_t weight_bytes() const { return 0; }
 };
 

@@ -1,9 +1,9 @@
 // Which kernel serves an operation: a pure function of instruction set, weights and shape.
 #include <stdexcept>
 
+#include "kernels/op.h"
 #include "kernels/scalar/scalar.h"
 #include "kernels/vector/vector_ops.h"
-#include "kernels/op.h"
 
 namespace dbq {
 namespace {
@@ -17,8 +17,8 @@ const Simd* simd_for(Isa isa) {
     return nullptr;
 }
 
-constexpr size_t FEW_PIXELS = 3;   // lanes along the inputs are fuller than lanes along the pixels
-constexpr int MANY_SUMS = 32;      // from here on the table of sums pays for being built
+constexpr size_t FEW_PIXELS = 3;  // lanes along the inputs are fuller than lanes along the pixels
+constexpr int MANY_SUMS = 32;     // from here on the table of sums pays for being built
 
 }  // namespace
 

@@ -104,7 +104,9 @@ uint64_t Pool::next_job(uint64_t last) {
 
 void Pool::wake() {
     // A thread between its last look and its sleep holds the lock; after this it is asleep.
-    { const std::lock_guard<std::mutex> lock(sleep_); }
+    {
+        const std::lock_guard<std::mutex> lock(sleep_);
+    }
     awake_.notify_all();
 }
 

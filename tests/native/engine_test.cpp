@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "engine/arena.h"
-#include "kernels/cpu.h"
+#include "expect.h"
 #include "file/error.h"
 #include "file/reader.h"
-#include "expect.h"
+#include "kernels/cpu.h"
 
 namespace {
 

@@ -29,7 +29,8 @@ T pick(std::initializer_list<T> values) {
 
 struct Aligned {
     unsigned char* bytes;
-    explicit Aligned(size_t n) : bytes(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, (n + 63) / 64 * 64))) {}
+    explicit Aligned(size_t n)
+        : bytes(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, (n + 63) / 64 * 64))) {}
     Aligned(const Aligned&) = delete;
     ~Aligned() { std::free(bytes); }
 };
@@ -61,8 +62,16 @@ struct Tensor {
         switch (type) {
             case Type::U8: return pointers[size_t(c)][p];
             case Type::I8: return static_cast<signed char>(pointers[size_t(c)][p]);
-            case Type::I32: { int32_t v; std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4); return v; }
-            default: { float v; std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4); return double(v); }
+            case Type::I32: {
+                int32_t v;
+                std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4);
+                return v;
+            }
+            default: {
+                float v;
+                std::memcpy(&v, pointers[size_t(c)] + 4 * p, 4);
+                return double(v);
+            }
         }
     }
     // Codes of 8 bits take all values, wider ones up to `largest`; some percent are the extremes.
@@ -72,7 +81,9 @@ struct Tensor {
                 const bool extreme = chance(percent_extreme);
                 const int wide = extreme ? pick({-largest, 0, largest}) : random_int(-largest, largest);
                 if (type == Type::I32) std::memcpy(plane + 4 * i, &wide, 4);
-                else plane[i] = extreme ? pick<unsigned char>({0, 127, 128, 255}) : static_cast<unsigned char>(generator());
+                else
+                    plane[i] = extreme ? pick<unsigned char>({0, 127, 128, 255})
+                                       : static_cast<unsigned char>(generator());
             }
     }
     void fill_with(unsigned char value) {
@@ -100,7 +111,8 @@ void run(const Op& op, const Tensors& in, Tensors& out) {
     for (const auto& t : in) inputs.push_back(t->planes());
     for (const auto& t : out) outputs.push_back(t->planes());
     Aligned scratch(op.scratch_bytes());
-    for (size_t i = 0; i < op.scratch_bytes(); ++i) scratch.bytes[i] = static_cast<unsigned char>(generator());
+    for (size_t i = 0; i < op.scratch_bytes(); ++i)
+        scratch.bytes[i] = static_cast<unsigned char>(generator());
     std::vector<int> order(size_t(op.tasks()));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
     std::shuffle(order.begin(), order.end(), generator);
@@ -120,7 +132,8 @@ Tensors check_vectors(const Make& make, const Tensors& in, const std::vector<std
                       const std::string& what) {
     std::vector<std::vector<unsigned char>> before;
     for (const auto& t : in)
-        for (const unsigned char* p : t->pointers) before.emplace_back(p, p + plane_bytes(t->type, t->shape.pixels()));
+        for (const unsigned char* p : t->pointers)
+            before.emplace_back(p, p + plane_bytes(t->type, t->shape.pixels()));
     Tensors expected = copies_for(kinds);
     run(*make(Isa::Scalar, 1), in, expected);
     for (const Isa isa : {Isa::Scalar, Isa::Avx2, Isa::Neon})
@@ -130,7 +143,8 @@ Tensors check_vectors(const Make& make, const Tensors& in, const std::vector<std
             run(*op, in, got);
             for (size_t o = 0; o < got.size(); ++o)
                 if (!got[o]->same(*expected[o]))
-                    fail(what + ", output " + std::to_string(o) + ": " + op->kernel() + " for " + std::to_string(threads) + " threads differs from scalar");
+                    fail(what + ", output " + std::to_string(o) + ": " + op->kernel() + " for " +
+                         std::to_string(threads) + " threads differs from scalar");
         }
     size_t i = 0;
     for (const auto& t : in)
@@ -160,7 +174,8 @@ double formula(const Output& o, const std::vector<int64_t>& sums, int k) {
 
 using SumsAt = std::function<std::vector<int64_t>(int k, int y, int x)>;
 
-void check_formula(const std::vector<Output>& outputs, const Tensors& got, const SumsAt& sums_at, const std::string& what) {
+void check_formula(const std::vector<Output>& outputs, const Tensors& got, const SumsAt& sums_at,
+                   const std::string& what) {
     const Shape shape = got[0]->shape;
     for (int k = 0; k < shape.channels; ++k)
         for (int y = 0; y < shape.height; ++y)
@@ -168,7 +183,8 @@ void check_formula(const std::vector<Output>& outputs, const Tensors& got, const
                 const std::vector<int64_t> sums = sums_at(k, y, x);
                 for (size_t o = 0; o < outputs.size(); ++o)
                     if (got[o]->at(k, y, x) != formula(outputs[o], sums, k))
-                        fail(what + ": scalar is wrong at " + std::to_string(k) + ", " + std::to_string(y) + ", " + std::to_string(x));
+                        fail(what + ": scalar is wrong at " + std::to_string(k) + ", " + std::to_string(y) +
+                             ", " + std::to_string(x));
             }
 }
 
@@ -186,7 +202,9 @@ std::vector<Output> random_outputs(int channels, int sums, double magnitude) {
         for (int k = 0; k < channels; ++k) {
             for (int j = 0; j < sums; ++j) {
                 const double unit = std::fmax(double(o.high), 100) / magnitude;
-                const double scale = style == 0 ? 0.5 : style == 1 ? 1e12 : unit * random_int(-1000, 1000) / 700;
+                const double scale = style == 0   ? 0.5
+                                     : style == 1 ? 1e12
+                                                  : unit * random_int(-1000, 1000) / 700;
                 o.scale.push_back(float(scale));
             }
             o.offset.push_back(style == 0 ? float(random_int(-4, 4)) / 2 : float(random_int(-500, 500)) / 7);
@@ -205,11 +223,14 @@ std::vector<std::pair<Shape, Type>> kinds_of(Shape shape, const std::vector<Outp
 enum class Filling { Random, Dense, AllPlus, AllMinus, Zero, Alternating };
 
 void fill_codes(ConvSpec& s, Filling filling) {
-    const size_t n = size_t(s.branches) * size_t(s.out.channels) * size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w);
+    const size_t n = size_t(s.branches) * size_t(s.out.channels) *
+                     size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w);
     s.codes.resize(n);
     const int one = s.weights == Weights::Ternary ? 1 : 127;
     for (size_t i = 0; i < n; ++i) switch (filling) {
-            case Filling::Random: s.codes[i] = int8_t(chance(44) ? 0 : one == 1 ? pick({-1, 1}) : random_int(-127, 127)); break;
+            case Filling::Random:
+                s.codes[i] = int8_t(chance(44) ? 0 : one == 1 ? pick({-1, 1}) : random_int(-127, 127));
+                break;
             case Filling::Dense: s.codes[i] = int8_t(one == 1 ? pick({-1, 1}) : random_int(-127, 127)); break;
             case Filling::AllPlus: s.codes[i] = int8_t(one); break;
             case Filling::AllMinus: s.codes[i] = int8_t(-one); break;
@@ -220,39 +241,59 @@ void fill_codes(ConvSpec& s, Filling filling) {
 
 std::string describe(const ConvSpec& s) {
     char text[256];
-    std::snprintf(text, sizeof text, "conv %dx%dx%d -> %dx%dx%d, kernel %dx%d, stride %d %d, pad %d %d, dilation %d %d, groups %d, %s, %d branches, input %d",
-                  s.in.channels, s.in.height, s.in.width, s.out.channels, s.out.height, s.out.width, s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_top,
-                  s.pad_left, s.dilation_h, s.dilation_w, s.groups, s.weights == Weights::Ternary ? "ternary" : "fixed", s.branches, int(s.in_type));
+    std::snprintf(text, sizeof text,
+                  "conv %dx%dx%d -> %dx%dx%d, kernel %dx%d, stride %d %d, pad %d %d, dilation %d %d, groups "
+                  "%d, %s, %d branches, input %d",
+                  s.in.channels, s.in.height, s.in.width, s.out.channels, s.out.height, s.out.width,
+                  s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_top, s.pad_left, s.dilation_h,
+                  s.dilation_w, s.groups, s.weights == Weights::Ternary ? "ternary" : "fixed", s.branches,
+                  int(s.in_type));
     return text;
 }
 
 void check_conv(ConvSpec s, Filling filling, int input_byte = -1) {
     fill_codes(s, filling);
     const int inputs = s.in.channels / s.groups;
-    s.outputs = random_outputs(s.out.channels, s.branches, 100.0 * std::sqrt(inputs * s.kernel_h * s.kernel_w) * (s.weights == Weights::Fixed ? 60 : 1));
+    s.outputs = random_outputs(
+        s.out.channels, s.branches,
+        100.0 * std::sqrt(inputs * s.kernel_h * s.kernel_w) * (s.weights == Weights::Fixed ? 60 : 1));
     Tensors in = copies_for({{s.in, s.in_type}});
-    input_byte < 0 ? in[0]->fill(random_int(0, 50)) : in[0]->fill_with(static_cast<unsigned char>(input_byte));
+    input_byte < 0 ? in[0]->fill(random_int(0, 50))
+                   : in[0]->fill_with(static_cast<unsigned char>(input_byte));
     const Make make = [&](Isa isa, int threads) { return make_conv(s, isa, threads); };
     const Tensors got = check_vectors(make, in, kinds_of(s.out, s.outputs), describe(s));
-    check_formula(s.outputs, got, [&](int k, int oy, int ox) {
-        std::vector<int64_t> sums;
-        for (int j = 0; j < s.branches; ++j) {
-            int64_t sum = 0;
-            for (int c = 0; c < inputs; ++c)
-                for (int ky = 0; ky < s.kernel_h; ++ky)
-                    for (int kx = 0; kx < s.kernel_w; ++kx) {
-                        const int y = oy * s.stride_h - s.pad_top + ky * s.dilation_h, x = ox * s.stride_w - s.pad_left + kx * s.dilation_w;
-                        if (y < 0 || x < 0 || y >= s.in.height || x >= s.in.width) continue;
-                        const size_t code = (((size_t(j) * size_t(s.out.channels) + size_t(k)) * size_t(inputs) + size_t(c)) * size_t(s.kernel_h) + size_t(ky)) * size_t(s.kernel_w) + size_t(kx);
-                        sum += int64_t(s.codes[code]) * int64_t(in[0]->at(k / (s.out.channels / s.groups) * inputs + c, y, x));
-                    }
-            sums.push_back(sum);
-        }
-        return sums;
-    }, describe(s));
+    check_formula(
+        s.outputs, got,
+        [&](int k, int oy, int ox) {
+            std::vector<int64_t> sums;
+            for (int j = 0; j < s.branches; ++j) {
+                int64_t sum = 0;
+                for (int c = 0; c < inputs; ++c)
+                    for (int ky = 0; ky < s.kernel_h; ++ky)
+                        for (int kx = 0; kx < s.kernel_w; ++kx) {
+                            const int y = oy * s.stride_h - s.pad_top + ky * s.dilation_h,
+                                      x = ox * s.stride_w - s.pad_left + kx * s.dilation_w;
+                            if (y < 0 || x < 0 || y >= s.in.height || x >= s.in.width) continue;
+                            const size_t code =
+                                (((size_t(j) * size_t(s.out.channels) + size_t(k)) * size_t(inputs) +
+                                  size_t(c)) *
+                                     size_t(s.kernel_h) +
+                                 size_t(ky)) *
+                                    size_t(s.kernel_w) +
+                                size_t(kx);
+                            sum += int64_t(s.codes[code]) *
+                                   int64_t(in[0]->at(k / (s.out.channels / s.groups) * inputs + c, y, x));
+                        }
+                sums.push_back(sum);
+            }
+            return sums;
+        },
+        describe(s));
 }
 
-int around_power_of_two(int highest) { return std::max(1, (1 << random_int(0, highest)) + random_int(-1, 1)); }
+int around_power_of_two(int highest) {
+    return std::max(1, (1 << random_int(0, highest)) + random_int(-1, 1));
+}
 
 void set_output_size(ConvSpec& s) {
     // Up to a kernel of padding below and to the right: output sizes are the caller's to choose.
@@ -270,7 +311,8 @@ ConvSpec random_conv() {
     s.in_type = chance(65) ? Type::U8 : Type::I8;
     const int kind = random_int(0, 3);  // pointwise, depthwise, grouped, any
     s.groups = kind == 1 ? random_int(2, 20) : kind == 2 ? random_int(2, 5) : 1;
-    const int inputs = kind == 1 ? 1 : around_power_of_two(kind == 0 ? 8 : 5), outputs = kind == 1 ? random_int(1, 2) : around_power_of_two(6);
+    const int inputs = kind == 1 ? 1 : around_power_of_two(kind == 0 ? 8 : 5),
+              outputs = kind == 1 ? random_int(1, 2) : around_power_of_two(6);
     s.in = {inputs * s.groups, around_power_of_two(4), around_power_of_two(5)};
     s.out.channels = outputs * s.groups;
     if (kind == 0) {
@@ -293,7 +335,8 @@ ConvSpec random_conv() {
 void check_hostile_convs() {
     for (const Weights weights : {Weights::Ternary, Weights::Fixed})
         for (const Type type : {Type::U8, Type::I8})
-            for (const Filling filling : {Filling::AllPlus, Filling::AllMinus, Filling::Alternating, Filling::Zero}) {
+            for (const Filling filling :
+                 {Filling::AllPlus, Filling::AllMinus, Filling::Alternating, Filling::Zero}) {
                 const int extreme = type == Type::U8 ? 255 : 128;
                 for (const int outputs : {2, 50})
                     for (const int width : {1, 17}) {
@@ -332,11 +375,20 @@ void check_elementwise() {
     Tensors in = copies_for({{shape, a}, {shape, b}});
     for (auto& t : in) t->fill(random_int(0, 50));
     AddSpec add{shape, a, b, random_outputs(shape.channels, 2, 20000)};
-    Tensors got = check_vectors([&](Isa isa, int threads) { return make_add(add, isa, threads); }, in, kinds_of(shape, add.outputs), "add");
-    check_formula(add.outputs, got, [&](int k, int y, int x) { return std::vector<int64_t>{int64_t(in[0]->at(k, y, x)), int64_t(in[1]->at(k, y, x))}; }, "add");
+    Tensors got = check_vectors([&](Isa isa, int threads) { return make_add(add, isa, threads); }, in,
+                                kinds_of(shape, add.outputs), "add");
+    check_formula(
+        add.outputs, got,
+        [&](int k, int y, int x) {
+            return std::vector<int64_t>{int64_t(in[0]->at(k, y, x)), int64_t(in[1]->at(k, y, x))};
+        },
+        "add");
     RequantizeSpec requantize{shape, a, random_outputs(shape.channels, 1, 20000)};
-    got = check_vectors([&](Isa isa, int threads) { return make_requantize(requantize, isa, threads); }, in, kinds_of(shape, requantize.outputs), "requantize");
-    check_formula(requantize.outputs, got, [&](int k, int y, int x) { return std::vector<int64_t>{int64_t(in[0]->at(k, y, x))}; }, "requantize");
+    got = check_vectors([&](Isa isa, int threads) { return make_requantize(requantize, isa, threads); }, in,
+                        kinds_of(shape, requantize.outputs), "requantize");
+    check_formula(
+        requantize.outputs, got,
+        [&](int k, int y, int x) { return std::vector<int64_t>{int64_t(in[0]->at(k, y, x))}; }, "requantize");
 }
 
 Window random_window(const Shape& in, Shape& out) {
@@ -378,17 +430,23 @@ void check_pools() {
                 if (iy >= 0 && ix >= 0 && iy < in_shape.height && ix < in_shape.width) visit(iy, ix);
             }
     };
-    Tensors got = check_vectors([&](Isa isa, int threads) { return make_average_pool(average, isa, threads); }, in, kinds_of(average.out, average.outputs), "average pool");
-    check_formula(average.outputs, got, [&](int k, int y, int x) {
-        int64_t sum = 0;
-        for_window(y, x, [&](int iy, int ix) { sum += int64_t(in[0]->at(k, iy, ix)); });
-        return std::vector<int64_t>{sum};
-    }, "average pool");
+    Tensors got =
+        check_vectors([&](Isa isa, int threads) { return make_average_pool(average, isa, threads); }, in,
+                      kinds_of(average.out, average.outputs), "average pool");
+    check_formula(
+        average.outputs, got,
+        [&](int k, int y, int x) {
+            int64_t sum = 0;
+            for_window(y, x, [&](int iy, int ix) { sum += int64_t(in[0]->at(k, iy, ix)); });
+            return std::vector<int64_t>{sum};
+        },
+        "average pool");
 
     MaxPoolSpec largest{in_shape, average.out, pick({Type::U8, Type::I8, Type::I32, Type::F32}), w};
     in = copies_for({{in_shape, largest.type}});
     largest.type == Type::F32 ? in[0]->fill_floats() : in[0]->fill(random_int(0, 50));
-    got = check_vectors([&](Isa isa, int threads) { return make_max_pool(largest, isa, threads); }, in, {{largest.out, largest.type}}, "max pool");
+    got = check_vectors([&](Isa isa, int threads) { return make_max_pool(largest, isa, threads); }, in,
+                        {{largest.out, largest.type}}, "max pool");
     for (int k = 0; k < in_shape.channels; ++k)
         for (int y = 0; y < largest.out.height; ++y)
             for (int x = 0; x < largest.out.width; ++x) {
@@ -404,12 +462,15 @@ void check_lookup() {
     s.out_type = pick({Type::U8, Type::I8});
     for (int i = 0; i < 256 * s.shape.channels; ++i) s.table.push_back(uint8_t(generator()));
     Tensors in = copies_for({{{1, s.shape.height, s.shape.width * s.shape.channels}, Type::U8}});
-    const Tensors got = check_vectors([&](Isa isa, int threads) { return make_lookup(s, isa, threads); }, in, {{s.shape, s.out_type}}, "lookup");
+    const Tensors got = check_vectors([&](Isa isa, int threads) { return make_lookup(s, isa, threads); }, in,
+                                      {{s.shape, s.out_type}}, "lookup");
     for (int c = 0; c < s.shape.channels; ++c)
         for (int y = 0; y < s.shape.height; ++y)
             for (int x = 0; x < s.shape.width; ++x) {
-                const uint8_t code = s.table[size_t(256 * c) + size_t(in[0]->at(0, y, x * s.shape.channels + c))];
-                if (got[0]->at(c, y, x) != (s.out_type == Type::U8 ? double(code) : double(int8_t(code)))) fail("lookup: scalar is wrong");
+                const uint8_t code =
+                    s.table[size_t(256 * c) + size_t(in[0]->at(0, y, x * s.shape.channels + c))];
+                if (got[0]->at(c, y, x) != (s.out_type == Type::U8 ? double(code) : double(int8_t(code))))
+                    fail("lookup: scalar is wrong");
             }
 }
 
@@ -423,7 +484,9 @@ int main(int argc, char** argv) {
     check_hostile_convs();
     for (int i = 0; i < cases; ++i) {
         generator.seed(seed + unsigned(i) * 7919u);
-        check_conv(random_conv(), chance(70) ? Filling::Random : pick({Filling::Dense, Filling::AllPlus, Filling::AllMinus, Filling::Alternating, Filling::Zero}));
+        check_conv(random_conv(), chance(70) ? Filling::Random
+                                             : pick({Filling::Dense, Filling::AllPlus, Filling::AllMinus,
+                                                     Filling::Alternating, Filling::Zero}));
         check_elementwise();
         check_pools();
         check_lookup();

@@ -13,22 +13,23 @@ namespace dbq {
 
 constexpr int LANES = 16;
 
-// The table of sums: a group of three rows a, b, c of codes has 13 sums ±a±b±c with digits in {-1, 0, 1} that differ
-// by more than the sign, a group of four has 40. Sum number n = 1.. has the digits of n in balanced ternary,
-// n = d_a + 3 d_b + 9 d_c + 27 d_d.
+// The table of sums: a group of three rows a, b, c of codes has 13 sums ±a±b±c with digits in {-1, 0, 1} that
+// differ by more than the sign, a group of four has 40. Sum number n = 1.. has the digits of n in balanced
+// ternary, n = d_a + 3 d_b + 9 d_c + 27 d_d.
 constexpr int sums_of_group(int rows) { return rows == 4 ? 40 : 13; }
 constexpr int MAX_TABLE_VECTORS = 6;
 
 // Lists of table rows are worked on in pairs that have equally many additions and equally many subtractions,
-// the shorter list filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches predict.
+// the shorter list filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches
+// predict.
 struct Run {
     uint16_t adds = 0, subs = 0;
     uint32_t pairs = 0;
 };
 
-// What one block of groups contributes to all sums. The stream holds for each pair the numbers of its two sums,
-// then the positions in the table (in bytes) of the rows to add and of those to subtract, four of the first list,
-// four of the second, and so on; the last up to three likewise.
+// What one block of groups contributes to all sums. The stream holds for each pair the numbers of its two
+// sums, then the positions in the table (in bytes) of the rows to add and of those to subtract, four of the
+// first list, four of the second, and so on; the last up to three likewise.
 struct Lists {
     const Run* runs = nullptr;
     size_t count = 0;
@@ -43,14 +44,15 @@ struct Finish {
     size_t chunk_stride = 0;     // ... this many elements apart
     int branches = 1, channels = 0, vectors = 0;
     Type type = Type::U8;
-    bool bounded = false;        // |t| < 2^30 is known, so rounding before clamping is safe
+    bool bounded = false;  // |t| < 2^30 is known, so rounding before clamping is safe
     float low = 0, high = 0;
     const float *scale = nullptr, *offset = nullptr;
     unsigned char* const* out = nullptr;
-    size_t pixel = 0;            // first pixel to write, a multiple of 16
+    size_t pixel = 0;  // first pixel to write, a multiple of 16
 };
 
-// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. Reads and writes n rounded up to 16.
+// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. Reads and writes n rounded
+// up to 16.
 struct PairLines {
     const uint8_t *above = nullptr, *below = nullptr;
     int pitch = 0, lines = 0, n = 0, zeros = 0;
@@ -60,10 +62,10 @@ struct PairLines {
     int out_pitch = 0;  // in pairs
 };
 
-// One kernel over one channel: sums[y][x] = sum over taps t of weights[t] . pairs[y * line + taps[t] + x], where
-// weights and pairs are pairs of int16: one multiply-add for two taps. With `next_weights`, two lines come from
-// the same pairs: every second line has these weights, and `line` is the distance of two lines.
-// The last vector of a line may spill into the next line and 7 pixels beyond the last one.
+// One kernel over one channel: sums[y][x] = sum over taps t of weights[t] . pairs[y * line + taps[t] + x],
+// where weights and pairs are pairs of int16: one multiply-add for two taps. With `next_weights`, two lines
+// come from the same pairs: every second line has these weights, and `line` is the distance of two lines. The
+// last vector of a line may spill into the next line and 7 pixels beyond the last one.
 struct Depthwise {
     const int16_t *pairs = nullptr, *weights = nullptr, *next_weights = nullptr;
     const int* taps = nullptr;
@@ -77,11 +79,11 @@ struct Depthwise3x3 {
     int stride = 1, multiplier = 1;  // outputs for each input
     bool signed_in = false, signed_out = false;
     int pad_top = 0, pad_left = 0, in_width = 0, out_width = 0, out_height = 0;
-    int line = 0, odd_lines = 0;     // bytes of a padded line; where odd lines begin, with a stride of 2
-    int out_line = 0;                // outputs computed for each line
+    int line = 0, odd_lines = 0;  // bytes of a padded line; where odd lines begin, with a stride of 2
+    int out_line = 0;             // outputs computed for each line
     int copied_lines = 0, copied_columns = 0;
     int readable_lines = 0, writable_lines = 0;  // in vectors of 16 without leaving the plane
-    int band = 0, batch = 0;         // lines and channels at a time
+    int band = 0, batch = 0;                     // lines and channels at a time
     int padded_bytes = 0, flat_bytes = 0;        // of one channel
     int16_t lowest = 0, highest = 0;
     const int16_t* weights = nullptr;
@@ -91,13 +93,14 @@ struct Depthwise3x3 {
 struct Simd {
     const char* name;
 
-    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes in groups of three or four, from
-    // `pixel` on.
+    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes in groups of three or four,
+    // from `pixel` on.
     void (*build_table)(const uint8_t* const* rows, int count, int group_rows, bool is_signed, size_t pixel,
                         int vectors, int pitch, int16_t* table);
-    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors, up to
-    // MAX_TABLE_VECTORS of them in use.
-    void (*add_lists)(const Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh, int16_t* sums);
+    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors,
+    // up to MAX_TABLE_VECTORS of them in use.
+    void (*add_lists)(const Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh,
+                      int16_t* sums);
 
     // Pairs of rows interleaved pixel by pixel, as bytes and as int16: out[pair][pixel][2].
     void (*pair_bytes)(const uint8_t* const* rows, int count, size_t pixel, int vectors, uint8_t* out);
@@ -105,8 +108,8 @@ struct Simd {
                        int16_t* out);
     // sums[list] = sum over pairs of weights[pair][list] . x[pair], up to DENSE_LISTS lists. Bytes: unsigned
     // codes, ternary weights, at most 64 pairs, since 255 * 128 < 2^15.
-    void (*dense_bytes)(const uint8_t* x, const int8_t* weights, int pairs, int lists, int vectors, size_t stride,
-                        int16_t* sums);
+    void (*dense_bytes)(const uint8_t* x, const int8_t* weights, int pairs, int lists, int vectors,
+                        size_t stride, int16_t* sums);
     void (*dense_words)(const int16_t* x, const int16_t* weights, int pairs, int lists, int vectors,
                         size_t stride, int32_t* sums);
 
@@ -118,11 +121,11 @@ struct Simd {
     void (*pair_lines)(const PairLines&);
     void (*depthwise)(const Depthwise&);
     // Input channels [begin, end), to their outputs. May be missing: the others can do the same.
-    void (*depthwise_3x3)(const Depthwise3x3&, int begin, int end, unsigned char* const* in, unsigned char* const* out,
-                          unsigned char* scratch);
+    void (*depthwise_3x3)(const Depthwise3x3&, int begin, int end, unsigned char* const* in,
+                          unsigned char* const* out, unsigned char* scratch);
 
-    // Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes; returns where it
-    // stopped: what is left is less than a block.
+    // Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes; returns
+    // where it stopped: what is left is less than a block.
     size_t (*lookup_three)(const uint8_t* image, const uint8_t* tables, size_t begin, size_t end,
                            unsigned char* const* out);
 

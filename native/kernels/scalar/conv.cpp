@@ -53,6 +53,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_conv(const ConvSpec& spec, int threads) { return std::make_unique<Conv>(spec, threads); }
+std::unique_ptr<Op> make_conv(const ConvSpec& spec, int threads) {
+    return std::make_unique<Conv>(spec, threads);
+}
 
 }  // namespace dbq::scalar

@@ -10,7 +10,10 @@ namespace {
 class Combine final : public Op {
 public:
     Combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs, int threads)
-        : shape_(shape), types_(std::move(types)), outputs_(outputs), parts_(parts_for(shape.channels, threads)) {}
+        : shape_(shape),
+          types_(std::move(types)),
+          outputs_(outputs),
+          parts_(parts_for(shape.channels, threads)) {}
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 0; }
@@ -21,7 +24,8 @@ public:
         for (int k = channels.begin; k < channels.end; ++k)
             for (size_t pixel = 0; pixel < shape_.pixels(); ++pixel) {
                 int32_t codes[2];
-                for (size_t i = 0; i < types_.size(); ++i) codes[i] = read_code(types_[i], in[i].plane[k], pixel);
+                for (size_t i = 0; i < types_.size(); ++i)
+                    codes[i] = read_code(types_[i], in[i].plane[k], pixel);
                 for (size_t o = 0; o < outputs_.size(); ++o)
                     write_element(outputs_[o], codes, int(types_.size()), k, out[o].plane[k], pixel);
             }
@@ -36,7 +40,8 @@ private:
 
 class Lookup final : public Op {
 public:
-    Lookup(const LookupSpec& spec, int threads) : spec_(spec), parts_(parts_for(spec.shape.height, threads)) {}
+    Lookup(const LookupSpec& spec, int threads)
+        : spec_(spec), parts_(parts_for(spec.shape.height, threads)) {}
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 0; }

@@ -48,7 +48,8 @@ private:
 template <class T>
 class MaxPool final : public Op {
 public:
-    MaxPool(const MaxPoolSpec& spec, int threads) : spec_(spec), parts_(parts_for(spec.out.channels, threads)) {}
+    MaxPool(const MaxPoolSpec& spec, int threads)
+        : spec_(spec), parts_(parts_for(spec.out.channels, threads)) {}
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 0; }

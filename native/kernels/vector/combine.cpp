@@ -1,6 +1,6 @@
 // Additions and requantizations: one or two planes through the formula.
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
@@ -8,13 +8,19 @@ namespace {
 
 class Combine final : public Op {
 public:
-    Combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs, const Simd& simd, int threads)
-        : simd_(simd), shape_(shape), types_(std::move(types)), outputs_(outputs, int(types_.size()), 1 << 30),
+    Combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs, const Simd& simd,
+            int threads)
+        : simd_(simd),
+          shape_(shape),
+          types_(std::move(types)),
+          outputs_(outputs, int(types_.size()), 1 << 30),
           parts_(parts_for(shape.channels, threads)) {}
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 0; }
-    std::string kernel() const override { return (types_.size() == 2 ? "add " : "requantize ") + std::string(simd_.name); }
+    std::string kernel() const override {
+        return (types_.size() == 2 ? "add " : "requantize ") + std::string(simd_.name);
+    }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
         const Range channels = part(shape_.channels, parts_, task);

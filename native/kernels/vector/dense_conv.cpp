@@ -2,24 +2,31 @@
 // Ternary weights on unsigned codes use byte products with int16 sums, everything else 16-bit products.
 #include <algorithm>
 
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
 namespace {
 
-constexpr size_t TILE_BYTES = 64 * 1024;  // of interleaved codes; they are read from the L2 cache once a block
-constexpr int CHUNK_PAIRS = 64;           // bytes: 255 * 128 < 2^15
+constexpr size_t TILE_BYTES =
+    64 * 1024;                   // of interleaved codes; they are read from the L2 cache once a block
+constexpr int CHUNK_PAIRS = 64;  // bytes: 255 * 128 < 2^15
 
 class DenseConv final : public Op {
 public:
     DenseConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
-          is_signed_(spec.in_type == Type::I8), bytes_(spec.weights == Weights::Ternary && !is_signed_),
-          branches_(spec.branches), groups_(spec.groups), outputs_in_group_(spec.out.channels / spec.groups),
-          pairs_(ceil_div(rows_.count(), 2)), spans_(rows_.spans(threads)) {
+        : simd_(simd),
+          rows_(spec, simd),
+          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+          is_signed_(spec.in_type == Type::I8),
+          bytes_(spec.weights == Weights::Ternary && !is_signed_),
+          branches_(spec.branches),
+          groups_(spec.groups),
+          outputs_in_group_(spec.out.channels / spec.groups),
+          pairs_(ceil_div(rows_.count(), 2)),
+          spans_(rows_.spans(threads)) {
         choose_tile();
         pack(spec);
         const int units = groups_ * blocks_in_group();
@@ -32,9 +39,13 @@ public:
         return pointer_bytes() + tile_bytes() + sum_bytes() + rows_.scratch_bytes(spans_);
     }
 
-    std::string kernel() const override { return std::string(bytes_ ? "dense-bytes " : "dense-words ") + simd_.name; }
+    std::string kernel() const override {
+        return std::string(bytes_ ? "dense-bytes " : "dense-words ") + simd_.name;
+    }
 
-    size_t weight_bytes() const override { return byte_weights_.size() + word_weights_.size() * sizeof(int16_t); }
+    size_t weight_bytes() const override {
+        return byte_weights_.size() + word_weights_.size() * sizeof(int16_t);
+    }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const Span span = spans_[size_t(task / parts_)];
@@ -44,7 +55,8 @@ public:
         unsigned char* codes = scratch + pointer_bytes();
         unsigned char* sums = codes + tile_bytes();
         for (int unit = units.begin; unit < units.end;) {
-            const int group = unit / blocks_in_group(), end = std::min(units.end, (group + 1) * blocks_in_group());
+            const int group = unit / blocks_in_group(),
+                      end = std::min(units.end, (group + 1) * blocks_in_group());
             rows_.gather(in[0], group, span, sums + sum_bytes(), rows);
             for (int t = 0; t < tiles; ++t) {
                 const Range tile = part(total, tiles, t);
@@ -61,7 +73,8 @@ private:
     size_t tile_bytes() const { return size_t(pairs_) * size_t(vectors_) * pair_bytes(); }
     int chunks() const { return bytes_ ? ceil_div(pairs_, CHUNK_PAIRS) : 1; }
     size_t sum_bytes() const {
-        return size_t(chunks()) * DENSE_LISTS * size_t(vectors_) * LANES * (bytes_ ? sizeof(int16_t) : sizeof(int32_t));
+        return size_t(chunks()) * DENSE_LISTS * size_t(vectors_) * LANES *
+               (bytes_ ? sizeof(int16_t) : sizeof(int32_t));
     }
     int channels_in_block() const { return DENSE_LISTS / branches_; }
     int blocks_in_group() const { return ceil_div(outputs_in_group_, channels_in_block()); }
@@ -83,9 +96,11 @@ private:
                 const int in_group = k % outputs_in_group_, group = k / outputs_in_group_;
                 const int block = group * blocks_in_group() + in_group / channels_in_block();
                 const int list = in_group % channels_in_block() * branches_ + j;
-                const int8_t* codes = spec.codes.data() + (size_t(j) * size_t(spec.out.channels) + size_t(k)) * taps;
+                const int8_t* codes =
+                    spec.codes.data() + (size_t(j) * size_t(spec.out.channels) + size_t(k)) * taps;
                 for (size_t d = 0; d < taps; ++d) {
-                    const size_t to = size_t(block) * block_size + (d / 2 * DENSE_LISTS + size_t(list)) * 2 + d % 2;
+                    const size_t to =
+                        size_t(block) * block_size + (d / 2 * DENSE_LISTS + size_t(list)) * 2 + d % 2;
                     if (bytes_) byte_weights_[to] = codes[d];
                     else word_weights_[to] = codes[d];
                 }
@@ -95,7 +110,8 @@ private:
     void interleave(const uint8_t* const* rows, Range tile, unsigned char* codes) const {
         const size_t pixel = size_t(tile.begin) * LANES;
         if (bytes_) return simd_.pair_bytes(rows, rows_.count(), pixel, tile.size(), codes);
-        simd_.pair_words(rows, rows_.count(), is_signed_, pixel, tile.size(), reinterpret_cast<int16_t*>(codes));
+        simd_.pair_words(rows, rows_.count(), is_signed_, pixel, tile.size(),
+                         reinterpret_cast<int16_t*>(codes));
     }
 
     void run_block(int unit, Range tile, Span span, const unsigned char* codes, unsigned char* sums,
@@ -120,8 +136,8 @@ private:
                                   reinterpret_cast<int16_t*>(sums) + size_t(c) * finish.chunk_stride);
             }
         } else {
-            simd_.dense_words(reinterpret_cast<const int16_t*>(codes), word_weights_.data() + weights, pairs_, lists,
-                              tile.size(), finish.stride, reinterpret_cast<int32_t*>(sums));
+            simd_.dense_words(reinterpret_cast<const int16_t*>(codes), word_weights_.data() + weights, pairs_,
+                              lists, tile.size(), finish.stride, reinterpret_cast<int32_t*>(sums));
         }
         outputs_.write(bytes_ ? simd_.finish_i16 : simd_.finish_i32, finish,
                        unit / blocks_in_group() * outputs_in_group_ + in_group, out);

@@ -1,22 +1,25 @@
 // Depthwise convolution with 3x3 kernels from 8-bit codes to 8-bit codes, stride 1 or 2: most of them.
 #include <cmath>
 
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
 namespace {
 
-constexpr int FLAT_BYTES = 4 * 1024;    // of outputs before they are copied to their plane
-constexpr int BATCH_BYTES = 8 * 1024;   // of padded planes
-constexpr int VECTOR = 32;              // bytes
+constexpr int FLAT_BYTES = 4 * 1024;   // of outputs before they are copied to their plane
+constexpr int BATCH_BYTES = 8 * 1024;  // of padded planes
+constexpr int VECTOR = 32;             // bytes
 
 class DepthwiseConv3x3 final : public Op {
 public:
     DepthwiseConv3x3(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), name_(std::string("depthwise-3x3 ") + simd.name), channels_(spec.in.channels),
-          parts_(parts_for(spec.in.channels, threads)), output_(spec.outputs[0]) {
+        : simd_(simd),
+          name_(std::string("depthwise-3x3 ") + simd.name),
+          channels_(spec.in.channels),
+          parts_(parts_for(spec.in.channels, threads)),
+          output_(spec.outputs[0]) {
         describe_planes(spec);
         pack(spec);
         job_.weights = weights_.data();
@@ -27,7 +30,9 @@ public:
     }
 
     int tasks() const override { return parts_; }
-    size_t scratch_bytes() const override { return size_t(job_.batch) * size_t(job_.padded_bytes + job_.flat_bytes); }
+    size_t scratch_bytes() const override {
+        return size_t(job_.batch) * size_t(job_.padded_bytes + job_.flat_bytes);
+    }
     std::string kernel() const override { return name_; }
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
@@ -41,7 +46,9 @@ private:
     static int lines_inside(Shape shape, int columns) {
         const size_t bytes = plane_bytes(Type::U8, shape.pixels());
         int y = 0;
-        while (y < shape.height && size_t(y) * size_t(shape.width) + round_up(size_t(columns), LANES) <= bytes) ++y;
+        while (y < shape.height &&
+               size_t(y) * size_t(shape.width) + round_up(size_t(columns), LANES) <= bytes)
+            ++y;
         return y;
     }
 
@@ -56,25 +63,28 @@ private:
         job_.in_width = spec.in.width;
         job_.out_width = out_w;
         job_.out_height = out_h;
-        // With a stride of 2, even lines come first, then odd lines, and lines have even lengths: then every second
-        // position is an output, here too.
+        // With a stride of 2, even lines come first, then odd lines, and lines have even lengths: then every
+        // second position is an output, here too.
         job_.line = int(round_up(size_t((out_w - 1) * stride + 3), size_t(stride)));
         job_.out_line = job_.line / stride;
         job_.odd_lines = (out_h + 1) * job_.line + VECTOR;
         const int lines = (out_h - 1) * stride + 3;
         job_.copied_columns = std::max(0, std::min(spec.in.width, job_.line - spec.pad_left));
-        job_.copied_lines = job_.copied_columns ? std::max(0, std::min(spec.in.height, lines - spec.pad_top)) : 0;
+        job_.copied_lines =
+            job_.copied_columns ? std::max(0, std::min(spec.in.height, lines - spec.pad_top)) : 0;
         job_.readable_lines = lines_inside(spec.in, job_.copied_columns);
         job_.writable_lines = lines_inside(spec.out, out_w);
         // Less than a vector is written behind the last line, and less than three are read.
         const int padded_lines = stride == 1 ? lines : 2 * out_h + 1;
         job_.padded_bytes = int(round_up(size_t(padded_lines * job_.line + 5 * VECTOR), PLANE_ALIGNMENT));
         job_.band = std::min(out_h, std::max(1, FLAT_BYTES / job_.out_line));
-        job_.batch = job_.band < out_h ? 1 : std::max(1, std::min(spec.in.channels, BATCH_BYTES / job_.padded_bytes));
+        job_.batch =
+            job_.band < out_h ? 1 : std::max(1, std::min(spec.in.channels, BATCH_BYTES / job_.padded_bytes));
         job_.flat_bytes = int(round_up(size_t(job_.band * job_.out_line + VECTOR), PLANE_ALIGNMENT));
     }
 
-    // weights[k]: the low parts of five pairs, their high parts, and what makes up for signed codes being 128 larger.
+    // weights[k]: the low parts of five pairs, their high parts, and what makes up for signed codes being 128
+    // larger.
     void pack(const ConvSpec& spec) {
         weights_.reserve(size_t(spec.out.channels) * DEPTHWISE_3X3_WEIGHTS);
         for (int k = 0; k < spec.out.channels; ++k) {
@@ -113,9 +123,9 @@ bool is_depthwise_3x3(const ConvSpec& s, const Simd& simd) {
     const Output& o = s.outputs[0];
     if (o.type != Type::I8 && (o.type != Type::U8 || o.low != 0)) return false;
     const int largest_plane = 1 << 24;
-    return s.kernel_h == 3 && s.kernel_w == 3 && s.dilation_h == 1 && s.dilation_w == 1 && s.stride_h == s.stride_w &&
-           s.stride_w <= 2 && s.pad_top < 3 && s.pad_left < 3 && s.out.height < 4096 && s.out.width < 4096 &&
-           s.in.pixels() < largest_plane && is_bounded(s);
+    return s.kernel_h == 3 && s.kernel_w == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
+           s.stride_h == s.stride_w && s.stride_w <= 2 && s.pad_top < 3 && s.pad_left < 3 &&
+           s.out.height < 4096 && s.out.width < 4096 && s.in.pixels() < largest_plane && is_bounded(s);
 }
 
 std::unique_ptr<Op> make_depthwise_conv_3x3(const ConvSpec& spec, const Simd& simd, int threads) {

@@ -1,14 +1,14 @@
-// Depthwise convolution: every output reads one input channel. A multiply-add of int16 pairs serves two taps at
-// once, exactly, whatever the weights; so pairs are taps above each other: lines of the image are interleaved
-// with the line one tap below, widened, padded, and split by the remainder of their columns by the stride.
-// Without a vertical stride, the same pairs (line 2i, line 2i + 1) serve two lines of the output.
+// Depthwise convolution: every output reads one input channel. A multiply-add of int16 pairs serves two taps
+// at once, exactly, whatever the weights; so pairs are taps above each other: lines of the image are
+// interleaved with the line one tap below, widened, padded, and split by the remainder of their columns by
+// the stride. Without a vertical stride, the same pairs (line 2i, line 2i + 1) serve two lines of the output.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "kernels/lines.h"
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
@@ -19,11 +19,14 @@ constexpr size_t BAND_BYTES = 16 * 1024;  // of interleaved lines: they stay in 
 class DepthwiseConv final : public Op {
 public:
     DepthwiseConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)), spec_(without_weights(spec)),
+        : simd_(simd),
+          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+          spec_(without_weights(spec)),
           multiplier_(spec.out.channels / spec.in.channels),
           lines_at_once_(spec.stride_h == 1 && spec.dilation_h == 1 ? 2 : 1),
           pair_lines_(ceil_div(spec.kernel_h + lines_at_once_ - 1, 2)),
-          step_(std::gcd(lines_at_once_ * spec.stride_h, 2 * spec.dilation_h)), parts_(parts_for(spec.in.channels, threads)) {
+          step_(std::gcd(lines_at_once_ * spec.stride_h, 2 * spec.dilation_h)),
+          parts_(parts_for(spec.in.channels, threads)) {
         find_phases();
         choose_band();
         plan_pieces();
@@ -47,14 +50,17 @@ public:
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
                 const int height = std::min(band_, spec_.out.height - first);
-                for (const Piece& piece : pieces_[size_t(first / band_)]) interleave(in[0].plane[c], piece, lines, pairs);
-                for (int m = 0; m < multiplier_; ++m) run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
+                for (const Piece& piece : pieces_[size_t(first / band_)])
+                    interleave(in[0].plane[c], piece, lines, pairs);
+                for (int m = 0; m < multiplier_; ++m)
+                    run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
             }
     }
 
 private:
     struct Phase {
-        int shift, begin, end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
+        int shift, begin,
+            end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
     };
     // Pairs of lines made in one go.
     struct Piece {
@@ -82,12 +88,14 @@ private:
         for (int kx = 0; kx < spec_.kernel_w; ++kx) {
             const int remainder = kx * spec_.dilation_w % stride;
             const auto found = std::find(remainders.begin(), remainders.end(), remainder);
-            column_of.push_back(int(found - remainders.begin()) * int(pitch_) + kx * spec_.dilation_w / stride);
+            column_of.push_back(int(found - remainders.begin()) * int(pitch_) +
+                                kx * spec_.dilation_w / stride);
             if (found != remainders.end()) continue;
             remainders.push_back(remainder);
             const int shift = remainder - spec_.pad_left;
             const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), columns_) : 0;
-            const int end = spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns_) : 0;
+            const int end =
+                spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns_) : 0;
             phases_.push_back({shift, begin, std::max(begin, end)});
         }
         line_ = phases_.size() * pitch_;
@@ -95,19 +103,20 @@ private:
             for (const int column : column_of) taps_.push_back(pair_line_at(0, m) * int(line_) + column);
     }
 
-    // Pair i of a band is made of its input lines i * step_ and i * step_ + dilation. Output line y reads as its
-    // pair of taps number m:
+    // Pair i of a band is made of its input lines i * step_ and i * step_ + dilation. Output line y reads as
+    // its pair of taps number m:
     int pair_line_at(int y, int m) const {
         return (y / lines_at_once_ * lines_at_once_ * spec_.stride_h + 2 * m * spec_.dilation_h) / step_;
     }
     int pair_lines_in(int height) const { return pair_line_at(height - 1, pair_lines_ - 1) + 1; }
 
-    // As many output lines as fit; whole vectors, so that the next band begins at a multiple of 16 pixels, and an
-    // even number, so that it begins with a first line of two.
+    // As many output lines as fit; whole vectors, so that the next band begins at a multiple of 16 pixels,
+    // and an even number, so that it begins with a first line of two.
     void choose_band() {
         const int step = std::lcm(std::lcm(spec_.out.width, LANES) / spec_.out.width, 2);
         band_ = step;
-        while (band_ < spec_.out.height && size_t(pair_lines_in(band_ + step)) * line_ * 4 <= BAND_BYTES) band_ += step;
+        while (band_ < spec_.out.height && size_t(pair_lines_in(band_ + step)) * line_ * 4 <= BAND_BYTES)
+            band_ += step;
         band_ = std::min(band_, spec_.out.height);
     }
 
@@ -120,13 +129,16 @@ private:
         return round_up((size_t(band_) * size_t(spec_.out.width) + LANES) * sizeof(int32_t), PLANE_ALIGNMENT);
     }
 
-    // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same pairs.
+    // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same
+    // pairs.
     void pack(const ConvSpec& spec) {
         const int kh = spec.kernel_h, kw = spec.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k)
             for (int j = 0; j < spec.branches; ++j) {
                 const int8_t* codes = &spec.codes[size_t(j * spec.out.channels + k) * size_t(kh * kw)];
-                const auto code = [&](int ky, int kx) { return ky >= 0 && ky < kh ? codes[ky * kw + kx] : int8_t(0); };
+                const auto code = [&](int ky, int kx) {
+                    return ky >= 0 && ky < kh ? codes[ky * kw + kx] : int8_t(0);
+                };
                 for (int late = 0; late < lines_at_once_; ++late)
                     for (int m = 0; m < pair_lines_; ++m)
                         for (int kx = 0; kx < kw; ++kx) {
@@ -158,8 +170,10 @@ private:
                 for (int i = 0; i < count && phases_[p].begin < phases_[p].end;) {
                     const Piece piece = piece_at(top, i, count, p);
                     i += piece.job.lines;
-                    // Pairs of two lines outside of the image are zeros already, unless another band was there.
-                    if (piece.above >= 0 || piece.below >= 0 || band_ < spec_.out.height) pieces_.back().push_back(piece);
+                    // Pairs of two lines outside of the image are zeros already, unless another band was
+                    // there.
+                    if (piece.above >= 0 || piece.below >= 0 || band_ < spec_.out.height)
+                        pieces_.back().push_back(piece);
                 }
         }
     }
@@ -176,7 +190,8 @@ private:
         piece.out = 2 * (size_t(i) * line_ + p * pitch_ + size_t(phase.begin));
         piece.copies = !is_readable(i);
         piece.job.lines = 1;
-        while (!piece.copies && i + piece.job.lines < count && is_readable(i + piece.job.lines)) ++piece.job.lines;
+        while (!piece.copies && i + piece.job.lines < count && is_readable(i + piece.job.lines))
+            ++piece.job.lines;
         piece.job.n = phase.end - phase.begin;
         piece.job.zeros = columns_ - phase.end;
         piece.job.stride = spec_.stride_w == 2 ? 2 : 1;
@@ -191,11 +206,13 @@ private:
         if (position < 0) return lines.zeros;
         const size_t stride = size_t(spec_.stride_w);
         if (stride <= 2) copy_line(copy, plane + position, stride * (n - 1) + 1);
-        else for (size_t i = 0; i < n; ++i) copy[i] = plane[size_t(position) + i * stride];
+        else
+            for (size_t i = 0; i < n; ++i) copy[i] = plane[size_t(position) + i * stride];
         return copy;
     }
 
-    void interleave(const unsigned char* plane, const Piece& piece, const Lines& lines, int16_t* pairs) const {
+    void interleave(const unsigned char* plane, const Piece& piece, const Lines& lines,
+                    int16_t* pairs) const {
         PairLines job = piece.job;
         job.above = plane + piece.above;
         job.below = plane + piece.below;
@@ -207,7 +224,8 @@ private:
         simd_.pair_lines(job);
     }
 
-    void run_kernels(int k, int first, int height, const int16_t* pairs, int32_t* sums, const Planes* out) const {
+    void run_kernels(int k, int first, int height, const int16_t* pairs, int32_t* sums,
+                     const Planes* out) const {
         const size_t weights = 2 * taps_.size();  // of one line
         Depthwise job;
         job.pairs = pairs;

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "kernels/formula.h"
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
@@ -15,9 +15,12 @@ constexpr int BLOCK = 16;  // channels whose weights are read once for all pixel
 class DotConv final : public Op {
 public:
     DotConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)), spec_(without_weights(spec)),
+        : simd_(simd),
+          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+          spec_(without_weights(spec)),
           taps_(spec.in.channels / spec.groups * spec.kernel_h * spec.kernel_w),
-          padded_(round_up(size_t(taps_), LANES)), parts_(parts_for(spec.out.channels, threads)) {
+          padded_(round_up(size_t(taps_), LANES)),
+          parts_(parts_for(spec.out.channels, threads)) {
         // weights[k][j][tap], zeros up to the next multiple of the vector length.
         weights_.resize(size_t(spec.out.channels * spec.branches) * padded_);
         for (int k = 0; k < spec.out.channels; ++k)
@@ -38,15 +41,16 @@ public:
         const Range channels = part(spec_.out.channels, parts_, task);
         auto codes = reinterpret_cast<int16_t*>(scratch);
         for (int k = channels.begin, gathered = -1; k < channels.end;) {
-            const int group = k / per_group, end = std::min({k + BLOCK, channels.end, (group + 1) * per_group});
+            const int group = k / per_group,
+                      end = std::min({k + BLOCK, channels.end, (group + 1) * per_group});
             if (group != gathered) {
                 for (int p = 0; p < pixels; ++p) gather(in[0], group, p, codes + size_t(p) * padded_);
                 gathered = group;
             }
             for (int p = 0; p < pixels; ++p) {
                 int32_t sums[BLOCK * 3];
-                simd_.dots(codes + size_t(p) * padded_, &weights_[size_t(k * spec_.branches) * padded_], padded_,
-                           (end - k) * spec_.branches, sums);
+                simd_.dots(codes + size_t(p) * padded_, &weights_[size_t(k * spec_.branches) * padded_],
+                           padded_, (end - k) * spec_.branches, sums);
                 for (int i = k; i < end; ++i)
                     outputs_.write_element(sums + (i - k) * spec_.branches, i, out, size_t(p));
             }
@@ -65,14 +69,16 @@ private:
     void gather(const Planes& in, int group, int pixel, int16_t* codes) const {
         const ConvSpec& s = spec_;
         const int inputs = s.in.channels / s.groups;
-        const int top = pixel / s.out.width * s.stride_h - s.pad_top, left = pixel % s.out.width * s.stride_w - s.pad_left;
+        const int top = pixel / s.out.width * s.stride_h - s.pad_top,
+                  left = pixel % s.out.width * s.stride_w - s.pad_left;
         int16_t* to = codes;
         for (int c = group * inputs; c < (group + 1) * inputs; ++c)
             for (int ky = 0; ky < s.kernel_h; ++ky)
                 for (int kx = 0; kx < s.kernel_w; ++kx) {
                     const int y = top + ky * s.dilation_h, x = left + kx * s.dilation_w;
                     const bool inside = y >= 0 && y < s.in.height && x >= 0 && x < s.in.width;
-                    *to++ = inside ? int16_t(read_code(s.in_type, in.plane[c], size_t(y * s.in.width + x))) : int16_t(0);
+                    *to++ = inside ? int16_t(read_code(s.in_type, in.plane[c], size_t(y * s.in.width + x)))
+                                   : int16_t(0);
                 }
         std::fill(to, codes + padded_, int16_t(0));
     }

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/vector_ops.h"
 
 namespace dbq {
@@ -13,12 +13,15 @@ namespace {
 class AveragePool final : public Op {
 public:
     AveragePool(const AveragePoolSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), spec_(spec),
+        : simd_(simd),
+          spec_(spec),
           outputs_(spec.outputs, 1, 2147483648.0),
           parts_(parts_for(spec.out.channels, threads)) {}
 
     int tasks() const override { return parts_; }
-    size_t scratch_bytes() const override { return is_global() ? 0 : line_bytes() + plane_bytes(Type::F32, spec_.out.pixels()); }
+    size_t scratch_bytes() const override {
+        return is_global() ? 0 : line_bytes() + plane_bytes(Type::F32, spec_.out.pixels());
+    }
     std::string kernel() const override { return std::string("average pool ") + simd_.name; }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
@@ -43,7 +46,8 @@ public:
 private:
     bool is_global() const {
         const Window& w = spec_.window;
-        return spec_.out.pixels() == 1 && w.kernel_h - w.pad_top >= spec_.in.height && w.kernel_w - w.pad_left >= spec_.in.width;
+        return spec_.out.pixels() == 1 && w.kernel_h - w.pad_top >= spec_.in.height &&
+               w.kernel_w - w.pad_left >= spec_.in.width;
     }
     size_t line_bytes() const { return plane_bytes(Type::F32, size_t(spec_.in.width)); }
 
@@ -52,11 +56,13 @@ private:
         const int top = out_y * w.stride_h - w.pad_top, width = spec_.in.width;
         std::fill(columns, columns + width, 0);
         for (int y = std::max(top, 0); y < std::min(top + w.kernel_h, spec_.in.height); ++y)
-            simd_.add_row(spec_.in_type, plane + size_t(y) * size_t(width) * size_of(spec_.in_type), width, columns);
+            simd_.add_row(spec_.in_type, plane + size_t(y) * size_t(width) * size_of(spec_.in_type), width,
+                          columns);
         for (int x = 0; x < spec_.out.width; ++x) {
             const int left = x * w.stride_w - w.pad_left;
             sums[x] = 0;
-            for (int i = std::max(left, 0); i < std::min(left + w.kernel_w, width); ++i) sums[x] += columns[i];
+            for (int i = std::max(left, 0); i < std::min(left + w.kernel_w, width); ++i)
+                sums[x] += columns[i];
         }
     }
 
@@ -93,7 +99,8 @@ private:
     size_t line_bytes() const { return round_up(size_t(padded_) * sizeof(T), PLANE_ALIGNMENT); }
 
     void max_rows(T* a, const T* b, int n) const {
-        simd_.max_rows(spec_.type, reinterpret_cast<unsigned char*>(a), reinterpret_cast<const unsigned char*>(b), n);
+        simd_.max_rows(spec_.type, reinterpret_cast<unsigned char*>(a),
+                       reinterpret_cast<const unsigned char*>(b), n);
     }
 
     void pool_line(const T* plane, int out_y, T* columns, T* windows, T* out) const {
@@ -105,8 +112,10 @@ private:
         std::memcpy(windows, columns, size_t(n) * sizeof(T));
         for (int kx = 1; kx < w.kernel_w; ++kx) max_rows(windows, columns + kx, n);
         const int stride = w.stride_w;
-        if (stride == 2) for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[2 * x];
-        else for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[x * stride];
+        if (stride == 2)
+            for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[2 * x];
+        else
+            for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[x * stride];
     }
 
     const Simd& simd_;

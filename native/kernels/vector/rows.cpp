@@ -27,7 +27,10 @@ bool is_pointwise(const ConvSpec& s) {
 }  // namespace
 
 Rows::Rows(const ConvSpec& spec, const Simd& simd)
-    : simd_(simd), spec_(geometry_of(spec)), inputs_(spec.in.channels / spec.groups), direct_(is_pointwise(spec)),
+    : simd_(simd),
+      spec_(geometry_of(spec)),
+      inputs_(spec.in.channels / spec.groups),
+      direct_(is_pointwise(spec)),
       shifted_(spec.stride_h == 1 && spec.stride_w == 1 && spec.in.width == spec.out.width) {
     for (int kx = 0; kx < spec.kernel_w; ++kx) {
         const int shift = kx * spec.dilation_w - spec.pad_left, stride = spec.stride_w;
@@ -78,7 +81,8 @@ size_t Rows::scratch_bytes(const std::vector<Span>& spans) const {
 }
 
 // Lines [first, first + count) of one column of taps, padded.
-void Rows::copy_lines(const unsigned char* plane, int first, int count, const Column& column, unsigned char* to) const {
+void Rows::copy_lines(const unsigned char* plane, int first, int count, const Column& column,
+                      unsigned char* to) const {
     const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
     for (int i = 0; i < count; ++i, to += width) {
         const int y = first + i * spec_.stride_h;
@@ -91,13 +95,15 @@ void Rows::copy_lines(const unsigned char* plane, int first, int count, const Co
         clear_line(to + end, width - end);
         if (spec_.stride_w == 1) copy_line(to + begin, from, end - begin);
         else if (spec_.stride_w == 2) simd_.take_even(from, end - begin, to + begin);
-        else for (size_t x = begin; x < end; ++x, from += spec_.stride_w) to[x] = *from;
+        else
+            for (size_t x = begin; x < end; ++x, from += spec_.stride_w) to[x] = *from;
     }
 }
 
 // The same where input and output lines are equally long and there is no stride: the plane, moved by a few
 // pixels, in one piece; then the pixels that crossed an edge are cleared.
-void Rows::shift_lines(const unsigned char* plane, int first, int count, const Column& column, unsigned char* to) const {
+void Rows::shift_lines(const unsigned char* plane, int first, int count, const Column& column,
+                       unsigned char* to) const {
     const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
     const int top = std::clamp(-first, 0, count), bottom = std::clamp(spec_.in.height - first, top, count);
     const size_t lines = size_t(bottom - top);
@@ -113,7 +119,8 @@ void Rows::shift_lines(const unsigned char* plane, int first, int count, const C
         for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
 }
 
-void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch, const uint8_t** rows) const {
+void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch,
+                  const uint8_t** rows) const {
     unsigned char* const* planes = in.plane + group * inputs_;
     if (direct_) {
         for (int c = 0; c < inputs_; ++c) rows[c] = planes[c] + span.pixel;

@@ -32,7 +32,8 @@ private:
     };
     size_t copy_bytes(int lines) const;
     void copy_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
-    void shift_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
+    void shift_lines(const unsigned char* plane, int first, int count, const Column&,
+                     unsigned char* to) const;
 
     const Simd& simd_;
     const ConvSpec spec_;  // without codes

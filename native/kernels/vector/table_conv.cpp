@@ -1,10 +1,10 @@
-// Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign, four have 40; an
-// output adds or subtracts one of them where three or four weights would be multiplied. The sums of a block of
-// groups are made once for a tile of pixels, stay in the cache and serve all outputs and branches.
+// Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign, four have 40;
+// an output adds or subtracts one of them where three or four weights would be multiplied. The sums of a
+// block of groups are made once for a tile of pixels, stay in the cache and serve all outputs and branches.
 #include <algorithm>
 
-#include "kernels/vector/outputs.h"
 #include "kernels/ranges.h"
+#include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
 #include "kernels/vector/table_lists.h"
 #include "kernels/vector/vector_ops.h"
@@ -15,13 +15,13 @@ namespace {
 // Groups of three rows: tables for the 32 KB of L1 cache. Few input channels leave space for wide tiles.
 constexpr size_t TABLE_BYTES = 28 * 1024;
 constexpr int TILE_VECTORS = 3, WIDE_TILE_VECTORS = 4;  // of pixels; at most MAX_TABLE_VECTORS
-// Groups of four need a fifth fewer additions, but more than twice the table. That pays for many sums, although
-// the table is partly in the L2 cache then. Positions fit 16 bits.
+// Groups of four need a fifth fewer additions, but more than twice the table. That pays for many sums,
+// although the table is partly in the L2 cache then. Positions fit 16 bits.
 constexpr int LARGE_SUMS = 768;
 constexpr size_t LARGE_TABLE_BYTES = 60 * 1024;
 constexpr int LARGE_TILE_VECTORS = 2;
-constexpr size_t SUM_BYTES = 512 * 1024;   // of 1 MB of L2 cache
-constexpr int MIN_SLICE = 64;              // sums: fewer do not pay for building the table again
+constexpr size_t SUM_BYTES = 512 * 1024;  // of 1 MB of L2 cache
+constexpr int MIN_SLICE = 64;             // sums: fewer do not pay for building the table again
 
 // Some outputs of a group: what a task computes from one table.
 struct Slice {
@@ -32,8 +32,12 @@ struct Slice {
 class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, largest_sum(spec)),
-          is_signed_(spec.in_type == Type::I8), branches_(spec.branches), spans_(rows_.spans(threads)) {
+        : simd_(simd),
+          rows_(spec, simd),
+          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+          is_signed_(spec.in_type == Type::I8),
+          branches_(spec.branches),
+          spans_(rows_.spans(threads)) {
         choose_tile(spec.out.channels / spec.groups * branches_);
         make_slices(spec, threads);
     }
@@ -88,7 +92,8 @@ private:
         if (layout_.block_rows < layout_.rows) fit_tile(TILE_VECTORS);
     }
 
-    // Tiles of up to `widest` vectors, split evenly over the longest span, so that its last one is nearly full.
+    // Tiles of up to `widest` vectors, split evenly over the longest span, so that its last one is nearly
+    // full.
     void fit_tile(int widest) {
         int longest = 0;
         for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), LANES));
@@ -119,19 +124,23 @@ private:
             }
         if (threads > 1) parts_ = std::min(int(slices_.size()), ceil_div(3 * threads, int(spans_.size())));
         for (const Slice& slice : slices_)
-            sum_bytes_ = std::max(sum_bytes_, size_t(slice.lists.chunks) * chunk_size(slice) * sizeof(int16_t));
+            sum_bytes_ =
+                std::max(sum_bytes_, size_t(slice.lists.chunks) * chunk_size(slice) * sizeof(int16_t));
     }
 
     std::vector<const int8_t*> codes_of(const ConvSpec& spec, const Slice& slice) const {
         std::vector<const int8_t*> codes;
         for (int k = slice.first; k < slice.first + slice.channels; ++k)
             for (int j = 0; j < branches_; ++j)
-                codes.push_back(spec.codes.data() + size_t(j * spec.out.channels + k) * size_t(rows_.count()));
+                codes.push_back(spec.codes.data() +
+                                size_t(j * spec.out.channels + k) * size_t(rows_.count()));
         return codes;
     }
 
     // Sums of one chunk, and one more that fills the last pair of lists.
-    size_t chunk_size(const Slice& slice) const { return size_t(slice.channels * branches_ + 1) * row_size(); }
+    size_t chunk_size(const Slice& slice) const {
+        return size_t(slice.channels * branches_ + 1) * row_size();
+    }
 
     void run_slice(const Slice& slice, Span span, const uint8_t** rows, int16_t* table, int16_t* sums,
                    const Planes* out) const {

@@ -28,8 +28,8 @@ struct Signs {
             negative += codes[i] < 0;
         }
     }
-    // Sums fit int16. Unsigned codes, 128 positive and 128 negative taps: 255 * 128 < 2^15; signed codes, 255 taps:
-    // 128 * 255 < 2^15.
+    // Sums fit int16. Unsigned codes, 128 positive and 128 negative taps: 255 * 128 < 2^15; signed codes, 255
+    // taps: 128 * 255 < 2^15.
     bool fits(bool is_signed) const {
         return is_signed ? positive + negative <= 255 : positive <= 128 && negative <= 128;
     }
@@ -40,10 +40,12 @@ List list_of(const int8_t* codes, int rows, size_t number, const TableLayout& la
     list.number = uint16_t(number);
     for (int i = 0; i < rows; i += layout.group_rows) {
         int n = 0;  // balanced ternary
-        for (int r = 0, digit = 1; r < layout.group_rows && i + r < rows; ++r, digit *= 3) n += digit * codes[i + r];
+        for (int r = 0, digit = 1; r < layout.group_rows && i + r < rows; ++r, digit *= 3)
+            n += digit * codes[i + r];
         if (n == 0) continue;
         const int row = 1 + i / layout.group_rows * sums_of_group(layout.group_rows) + std::abs(n) - 1;
-        (n > 0 ? list.adds : list.subs).push_back(uint16_t(row * layout.pitch * LANES * int(sizeof(int16_t))));
+        (n > 0 ? list.adds : list.subs)
+            .push_back(uint16_t(row * layout.pitch * LANES * int(sizeof(int16_t))));
     }
     return list;
 }
@@ -57,7 +59,8 @@ void sort_by_length(std::vector<size_t>& numbers, const std::vector<List>& lists
 }
 
 // Four of a, four of b, and so on.
-void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b, std::vector<uint16_t>& to) {
+void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16_t>& b,
+                        std::vector<uint16_t>& to) {
     for (size_t i = 0; i < a.size(); i += 4) {
         const size_t end = std::min(i + 4, a.size());
         to.insert(to.end(), a.data() + i, a.data() + end);
@@ -72,7 +75,8 @@ void append_block(std::vector<List>& lists, ListBlock block, PackedLists& packed
     sort_by_length(order, lists);
     for (size_t i = 0; i < order.size(); i += 2) {
         List &a = lists[order[i]], &b = lists[order[i + 1]];
-        const size_t adds = std::max(a.adds.size(), b.adds.size()), subs = std::max(a.subs.size(), b.subs.size());
+        const size_t adds = std::max(a.adds.size(), b.adds.size()),
+                     subs = std::max(a.subs.size(), b.subs.size());
         a.fill_up(adds, subs);
         b.fill_up(adds, subs);
         firsts.push_back(order[i]);
@@ -84,7 +88,8 @@ void append_block(std::vector<List>& lists, ListBlock block, PackedLists& packed
     for (const size_t first : firsts) {
         const List &a = lists[first], &b = lists[partner[first]];
         const uint16_t adds = uint16_t(a.adds.size()), subs = uint16_t(a.subs.size());
-        const bool new_run = packed.runs.size() == block.run || packed.runs.back().adds != adds || packed.runs.back().subs != subs;
+        const bool new_run = packed.runs.size() == block.run || packed.runs.back().adds != adds ||
+                             packed.runs.back().subs != subs;
         if (new_run) packed.runs.push_back({adds, subs, 0});
         ++packed.runs.back().pairs;
         packed.stream.push_back(a.number);

@@ -30,12 +30,14 @@ struct PackedLists {
     std::vector<Run> runs;
     std::vector<uint16_t> stream;
 
-    Lists of(const ListBlock& block) const { return {runs.data() + block.run, block.runs, stream.data() + block.stream}; }
+    Lists of(const ListBlock& block) const {
+        return {runs.data() + block.run, block.runs, stream.data() + block.stream};
+    }
     size_t bytes() const;
 };
 
-// codes[l]: the weights of sum l. The table begins with a row of zeros. Where there is an odd number of lists, sum
-// number codes.size() is written too.
+// codes[l]: the weights of sum l. The table begins with a row of zeros. Where there is an odd number of
+// lists, sum number codes.size() is written too.
 PackedLists pack_lists(const std::vector<const int8_t*>& codes, const TableLayout&);
 
 }  // namespace dbq
