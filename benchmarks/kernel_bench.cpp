@@ -1,9 +1,7 @@
 // How fast the kernels of the engine are, layer by layer, one thread.
 //
 //     kernel_bench [NAME...]      groups of layers whose name contains one of the words; all without words
-//
-// Build it with native/make_ops.cpp and native/kernels/*.cpp (-std=c++17 -O3 -ffp-contract=off, and -mavx2
-// for the files named *_avx2.cpp).
+// DBQ_ISA chooses the instruction set, as in the library. `make native` builds it: build/plain/kernel_bench.
 //
 // "limit" is the share of what the load ports allow a table of sums to reach: two loads a cycle, each
 // serving three weights of 16 pixels, if no weights are zero. Zeros (44 % here) allow up to 1.09.
@@ -14,7 +12,8 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/op.h"
+#include "kernels/isa/simd.h"
+#include "kernels/select.h"
 
 namespace {
 
@@ -50,7 +49,7 @@ struct Tensor {
     std::vector<unsigned char*> planes;
     Tensor(int channels, Type type, size_t pixels) {
         for (int c = 0; c < channels; ++c) {
-            const size_t bytes = plane_bytes(type, pixels);
+            const size_t bytes = plane_bytes(type, pixels, 64);
             planes.push_back(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, bytes)));
             for (size_t i = 0; i < bytes; ++i) planes.back()[i] = static_cast<unsigned char>(generator());
         }
@@ -77,14 +76,14 @@ ConvSpec spec_of(const Layer& layer, const Network& network) {
     s.in = {layer.in, layer.size, layer.size};
     const int out = (layer.size - 1) / layer.stride + 1;
     s.out = {layer.out, out, out};
-    s.kernel_h = s.kernel_w = layer.kernel;
-    s.stride_h = s.stride_w = layer.stride;
-    s.pad_top = s.pad_left = (layer.kernel - 1) / 2;
+    s.window.kernel_h = s.window.kernel_w = layer.kernel;
+    s.window.stride_h = s.window.stride_w = layer.stride;
+    s.window.pad_top = s.window.pad_left = (layer.kernel - 1) / 2;
     s.groups = layer.groups;
     s.weights = network.weights;
     s.branches = network.branches;
     s.codes.resize(size_t(s.branches * s.out.channels) *
-                   size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w));
+                   size_t(s.in.channels / s.groups * s.window.kernel_h * s.window.kernel_w));
     for (int8_t& code : s.codes) {
         const bool zero = generator() % 100 < ZERO_PERCENT;
         code = s.weights == Weights::Fixed ? int8_t(generator() % 255)
@@ -117,19 +116,19 @@ double time_of(const Op& op, const ConvSpec& s) {
     return best;
 }
 
-void measure(const Network& network, double clock) {
+void measure(const Network& network, const Simd* simd, double clock) {
     std::printf("\n%s\n%34s %10s %8s %6s\n", network.name, "", "us", "GMAC/s", "limit");
     double total = 0, total_macs = 0;
     for (const Layer& layer : network.layers) {
         const ConvSpec s = spec_of(layer, network);
-        const auto op = make_conv(s, Isa::Avx2, 1);
+        const auto op = make_op(s, simd, 1);
         const double seconds = time_of(*op, s);
         const double macs = double(s.codes.size()) * double(s.out.pixels());
         char name[64];
         std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel,
                       layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
         std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9,
-                    macs / seconds / (2 * 48 * clock), op->kernel().c_str(), layer.times);
+                    macs / seconds / (2 * 48 * clock), kernel_name(s, simd).c_str(), layer.times);
         total += seconds * layer.times;
         total_macs += macs * layer.times;
     }
@@ -179,6 +178,7 @@ const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4},   {64, 128, 56, 3
 }  // namespace
 
 int main(int argc, char** argv) {
+    const Simd* const simd = choose_simd(this_cpu(), std::getenv("DBQ_ISA"));
     const double clock = clock_rate();
     std::printf("%.2f GHz, one thread, %d %% zeros\n", clock / 1e9, ZERO_PERCENT);
     const std::vector<Network> networks = {
@@ -197,6 +197,6 @@ int main(int argc, char** argv) {
     for (const Network& network : networks) {
         bool wanted = argc == 1;
         for (int i = 1; i < argc; ++i) wanted |= std::strstr(network.name, argv[i]) != nullptr;
-        if (wanted) measure(network, clock);
+        if (wanted) measure(network, simd, clock);
     }
 }

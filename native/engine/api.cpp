@@ -27,6 +27,9 @@ using dbq::fail;
 
 constexpr int MAX_THREADS = 256;
 
+// The Python binding mirrors dbq_layer: five pointers, three ints, padding, two 64-bit numbers.
+static_assert(sizeof(void*) != 8 || (sizeof(dbq_layer) == 72 && offsetof(dbq_layer, weight_bytes) == 56));
+
 // A buffer, because remembering that memory ran out must not need memory.
 thread_local char last_error[1024] = "";
 thread_local dbq_status last_status = DBQ_OK;
@@ -91,9 +94,9 @@ std::vector<uint8_t> read_file(const char* path) {
 
 dbq_net* load(Bytes file) {
     const auto start = std::chrono::steady_clock::now();
-    const dbq::Isa isa = dbq::choose_isa(dbq::this_cpu(), std::getenv("DBQ_ISA"));
+    const dbq::Simd* simd = dbq::choose_simd(dbq::this_cpu(), std::getenv("DBQ_ISA"));
     try {
-        auto net = std::unique_ptr<dbq_net>(new dbq_net{{file, isa}, 0});
+        auto net = std::unique_ptr<dbq_net>(new dbq_net{{file, simd}, 0});
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         net->load_milliseconds = taken.count();
         return net.release();
@@ -184,7 +187,7 @@ void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width
 
 const char* dbq_name(const dbq_net* net) { return net->network.name().c_str(); }
 const char* dbq_metadata(const dbq_net* net) { return net->network.metadata().c_str(); }
-const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.isa()); }
+const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.simd()); }
 size_t dbq_peak_memory(const dbq_net* net) { return net->network.peak_memory(); }
 double dbq_load_milliseconds(const dbq_net* net) { return net->load_milliseconds; }
 int dbq_layers(const dbq_net* net) { return static_cast<int>(net->network.layers().size()); }

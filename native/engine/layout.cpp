@@ -8,16 +8,18 @@ namespace dbq {
 
 namespace {
 
-size_t plane_bytes(const Tensor& tensor) { return plane_bytes(tensor.type, tensor.shape.pixels()); }
+size_t plane_bytes(const Tensor& tensor, size_t lanes) {
+    return plane_bytes(tensor.type, tensor.shape.pixels(), lanes);
+}
 
-// A `Channels` operation owns no memory: its planes are planes of other tensors. owners[t] says whose,
+// A "channels" operation owns no memory: its planes are planes of other tensors. owners[t] says whose,
 // for each channel; it is empty for tensors with memory of their own.
 using Owners = std::vector<std::vector<Source>>;
 
 Owners find_owners(const Program& program) {
     Owners owners(program.tensors.size());
     for (const Operation& op : program.operations) {
-        if (op.kind != Kind::Channels) continue;
+        if (op.sources.empty()) continue;
         std::vector<Source>& resolved = owners[op.outputs[0]];
         resolved = op.sources;
         for (Source& source : resolved)  // sources were written before, so they are resolved already
@@ -28,7 +30,7 @@ Owners find_owners(const Program& program) {
 }
 
 // One block for each tensor, without bytes for those that own none, and one for the plane of zeros.
-std::vector<Block> make_blocks(const Program& program, const Owners& owners) {
+std::vector<Block> make_blocks(const Program& program, const Owners& owners, size_t lanes) {
     const int steps = static_cast<int>(program.operations.size());
     std::vector<Block> blocks(program.tensors.size() + 1);
     Block& zeros = blocks.back();
@@ -38,7 +40,7 @@ std::vector<Block> make_blocks(const Program& program, const Owners& owners) {
         for (const uint32_t tensor : op.outputs) {
             Block& block = blocks[tensor];
             block.first = block.last = step;
-            const size_t plane = plane_bytes(program.tensors[tensor]);
+            const size_t plane = plane_bytes(program.tensors[tensor], lanes);
             if (owners[tensor].empty())
                 block.bytes = plane * static_cast<size_t>(program.tensors[tensor].shape.channels);
             for (const Source& source : owners[tensor])
@@ -69,11 +71,11 @@ void check_limit(size_t bytes) {
 
 }  // namespace
 
-Layout lay_out(const Program& program) {
+Layout lay_out(const Program& program, size_t lanes) {
     const size_t tables = table_bytes(program);
     check_limit(tables);
     const Owners owners = find_owners(program);
-    std::vector<Block> blocks = make_blocks(program, owners);
+    std::vector<Block> blocks = make_blocks(program, owners, lanes);
     Layout layout;
     layout.bytes = plan_arena(blocks);
     check_limit(layout.bytes + tables);
@@ -81,7 +83,7 @@ Layout lay_out(const Program& program) {
     layout.zero_bytes = blocks.back().bytes;
     for (size_t i = 0; i < program.tensors.size(); ++i) {
         const Tensor& tensor = program.tensors[i];
-        const size_t stride = plane_bytes(tensor);  // of every owner too: type and size are the same
+        const size_t stride = plane_bytes(tensor, lanes);  // of every owner too: type and size are the same
         std::vector<size_t> planes;
         planes.reserve(static_cast<size_t>(tensor.shape.channels));
         for (const Source& source : owners[i])

@@ -11,8 +11,8 @@ struct Layout {
     size_t zeros = 0, zero_bytes = 0;         // the plane all zero channels share; nothing writes it
 };
 
-// Throws Error if more than MAX_ARENA bytes would be needed.
+// For kernels with vectors of `lanes` pixels. Throws Error if more than MAX_ARENA bytes would be needed.
 constexpr size_t MAX_ARENA = size_t{1} << 31;
-Layout lay_out(const Program& program);
+Layout lay_out(const Program& program, size_t lanes);
 
 }  // namespace dbq

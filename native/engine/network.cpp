@@ -1,26 +1,32 @@
-// Loading: file -> kernels, memory plan, facts for people. Running is in run.cpp.
+// Loading: from a file to kernels, a memory plan and descriptions of layers. Running is in run.cpp.
 
 #include "engine/network.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "engine/build.h"
+#include "kernels/isa/simd.h"
 
 namespace dbq {
 
 namespace {
 
-// Finer tasks than there are processors help nobody; a handful is enough to keep many busy.
+const char* type_name(Type type) {
+    constexpr const char* NAMES[] = {"u8", "i8", "i32", "f32"};
+    static_assert(sizeof NAMES / sizeof *NAMES == static_cast<size_t>(Type::F32) + 1);
+    return NAMES[static_cast<int>(type)];
+}
+
+// How many threads tasks are cut for: no more than there are processors, and 16 keep any number busy.
 int threads_to_cut_for() {
     return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
 }
 
 }  // namespace
 
-Network::Network(Bytes file, Isa isa) : isa_(isa) {
+Network::Network(Bytes file, const Simd* simd) : simd_(simd) {
     const Program program = parse(file);
-    layout_ = lay_out(program);
+    layout_ = lay_out(program, simd ? static_cast<size_t>(simd->lanes) : 1);
     name_ = program.name;
     metadata_ = program.metadata;
     output_tensor_ = program.output;
@@ -31,9 +37,9 @@ Network::Network(Bytes file, Isa isa) : isa_(isa) {
 }
 
 void Network::add(const Program& program, const Operation& operation, int threads) {
-    std::unique_ptr<Op> op;
+    Built built;
     try {
-        op = build(program, operation, isa_, threads);
+        if (operation.build) built = operation.build(simd_, threads);
     } catch (Error& error) {
         error.text = operation.name.substr(0, 80) + ": " + error.text;
         throw;
@@ -41,19 +47,19 @@ void Network::add(const Program& program, const Operation& operation, int thread
     const Tensor& out = program.tensors[operation.outputs[0]];
     Layer layer;
     layer.name = operation.name;
-    layer.kind = kind_name(operation.kind);
-    layer.precision = precision(operation);
+    layer.kind = operation.kind;
+    layer.precision = operation.precision;
+    layer.kernel = built.kernel;
     layer.type = type_name(out.type);
     layer.shape = out.shape;
-    layer.macs = macs(program, operation);
-    if (op) {
-        layer.kernel = op->kernel();
-        layer.weight_bytes = op->weight_bytes();
-        scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
+    layer.macs = operation.macs;
+    if (built.op) {
+        layer.weight_bytes = built.op->weight_bytes();
+        scratch_bytes_ = std::max(scratch_bytes_, built.op->scratch_bytes());
     }
     layers_.push_back(std::move(layer));
     arguments_.push_back({operation.inputs, operation.outputs});
-    operations_.push_back(std::move(op));
+    operations_.push_back(std::move(built.op));
 }
 
 void Network::set_threads(int threads) {

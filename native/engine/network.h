@@ -18,9 +18,9 @@ struct Layer {
 
 class Network {
 public:
-    Network(Bytes file, Isa isa);  // throws Error
+    Network(Bytes file, const Simd* simd);  // null: plain loops; throws Error
 
-    // images: [count][height][width][channels]; logits: [count][output().. planar].
+    // images: [count][height][width][channels]; logits: [count][channels][height][width] of output().
     void run(const uint8_t* images, size_t count, float* logits) const;
     void profile(const uint8_t* image, double* microseconds) const;
 
@@ -29,7 +29,7 @@ public:
 
     const std::string& name() const { return name_; }
     const std::string& metadata() const { return metadata_; }
-    Isa isa() const { return isa_; }
+    const Simd* simd() const { return simd_; }
     Shape input() const { return input_; }
     Shape output() const { return output_; }
     size_t output_size() const { return static_cast<size_t>(output_.channels) * output_.pixels(); }
@@ -40,7 +40,7 @@ private:
     struct Scratch {
         Memory memory;
     };
-    // Who works on an image: one thread without a pool, or all of the pool's.
+    // The threads that work on an image: the caller alone, or all of the pool's.
     struct Team {
         Pool* pool = nullptr;
         std::vector<FreeList<Scratch>::Lease> scratch;  // for each thread
@@ -56,7 +56,7 @@ private:
     void copy_output(const Workspace& space, float* logits) const;
     void add(const Program& program, const Operation& operation, int threads);
 
-    Isa isa_;
+    const Simd* const simd_;
     std::string name_, metadata_;
     Shape input_, output_;
     uint32_t output_tensor_ = 0;
@@ -68,7 +68,7 @@ private:
 
     mutable FreeList<Workspace> workspaces_;
     mutable FreeList<Scratch> scratch_;
-    mutable std::mutex mutex_;  // guards the pointer only; who runs holds a copy of it
+    mutable std::mutex mutex_;  // guards the pointer only; a running thread holds a copy of it
     std::shared_ptr<Pool> pool_ = Pool::start(1);
 };
 

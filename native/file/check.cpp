@@ -8,7 +8,7 @@ namespace {
 
 constexpr float MAX_FLOAT = 1e20f;
 
-// One direction of check_overlap. 64 bits: (2^16 - 1) * 255 + 2^16 would fit 32, but why think.
+// One direction of check_overlap.
 void check_axis(const char* what, int64_t in, int64_t out, int64_t stride, int64_t pad) {
     const int64_t start_of_last = (out - 1) * stride - pad;
     if (start_of_last >= in)
@@ -42,15 +42,15 @@ void check_clip(Type type, int32_t low, int32_t high) {
         fail(DBQ_BAD_FILE, "clipping to %d .. %d, expected a part of %d .. %d", low, high, least, most);
 }
 
-void check_window(const Window& w, int dilation_h, int dilation_w) {
+void check_window(const Window& w) {
     in_range("kernel rows", static_cast<uint32_t>(w.kernel_h), 1, MAX_KERNEL_SIDE);
     in_range("kernel columns", static_cast<uint32_t>(w.kernel_w), 1, MAX_KERNEL_SIDE);
     in_range("stride of rows", static_cast<uint32_t>(w.stride_h), 1, MAX_KERNEL_SIDE);
     in_range("stride of columns", static_cast<uint32_t>(w.stride_w), 1, MAX_KERNEL_SIDE);
-    in_range("dilation of rows", static_cast<uint32_t>(dilation_h), 1, MAX_KERNEL_SIDE);
-    in_range("dilation of columns", static_cast<uint32_t>(dilation_w), 1, MAX_KERNEL_SIDE);
-    check_padding("padding at the top", w.pad_top, w.kernel_h, dilation_h);
-    check_padding("padding at the left", w.pad_left, w.kernel_w, dilation_w);
+    in_range("dilation of rows", static_cast<uint32_t>(w.dilation_h), 1, MAX_KERNEL_SIDE);
+    in_range("dilation of columns", static_cast<uint32_t>(w.dilation_w), 1, MAX_KERNEL_SIDE);
+    check_padding("padding at the top", w.pad_top, w.kernel_h, w.dilation_h);
+    check_padding("padding at the left", w.pad_left, w.kernel_w, w.dilation_w);
 }
 
 void check_window_sum(const Window& w, int64_t largest_code) {
@@ -60,8 +60,7 @@ void check_window_sum(const Window& w, int64_t largest_code) {
              w.kernel_w, static_cast<long long>(largest_code));
 }
 
-void check_overlap(const Operation& operation, Shape in, Shape out) {
-    const Window& w = operation.window;
+void check_overlap(const Window& w, Shape in, Shape out) {
     check_axis("rows", in.height, out.height, w.stride_h, w.pad_top);
     check_axis("columns", in.width, out.width, w.stride_w, w.pad_left);
 }
@@ -75,6 +74,16 @@ void check_same_size(const char* what, Shape found, Shape expected) {
 void check_same_channels(const char* what, Shape found, Shape expected) {
     if (found.channels != expected.channels)
         fail(DBQ_BAD_FILE, "%s of %d channels, expected %d", what, found.channels, expected.channels);
+}
+
+void check_same_shape(const char* what, Shape found, Shape expected) {
+    check_same_channels(what, found, expected);
+    check_same_size(what, found, expected);
+}
+
+void check_same_meaning(const Tensor& found, const Tensor& expected) {
+    if (found.type != expected.type || found.scale != expected.scale)
+        fail(DBQ_BAD_FILE, "type and scale of the output differ from those of the input");
 }
 
 }  // namespace dbq

@@ -1,8 +1,10 @@
-// A .dbq file as plain data. What parse() returns obeys every rule of docs/format.md, so the code behind
-// it, kernels included, checks nothing again.
+// A .dbq file, read and checked. What parse() returns obeys the rules of docs/format.md, so the code behind
+// it, kernels included, checks nothing again; only packed weights are looked at later, when they are
+// unpacked for a kernel.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,7 @@
 
 namespace dbq {
 
-enum class Kind : uint8_t { Lookup, Convolution, Add, Requantize, AveragePool, MaxPool, Channels };
+struct Simd;
 
 struct Tensor {
     Type type = Type::U8;
@@ -19,23 +21,27 @@ struct Tensor {
     float scale = 1;
 };
 
-constexpr uint32_t ZEROS = 0xFFFFFFFF;
+constexpr uint32_t ZEROS = 0xFFFFFFFF;  // as the tensor of a Source: a channel of zeros
 
 struct Source {
     uint32_t tensor = ZEROS, channel = 0;
 };
 
+// A kernel ready to run, and its name.
+struct Built {
+    std::unique_ptr<Op> op;
+    std::string kernel;
+};
+
 struct Operation {
-    Kind kind = Kind::Lookup;
+    const char* kind = nullptr;
     std::string name;
-    std::vector<uint32_t> inputs, outputs;  // tensors; those of Channels are in `sources`
-    Window window;                          // Convolution, AveragePool, MaxPool
-    int dilation_h = 1, dilation_w = 1, groups = 1;
-    Weights form = Weights::Ternary;
-    int size = 0;                 // branches of Ternary, bits of Fixed; 0 without weights
-    std::vector<Output> results;  // the formula of each output, where there is one
-    Bytes packed;                 // Convolution: weights. Lookup: table. Part of the file
-    std::vector<Source> sources;  // Channels
+    std::vector<uint32_t> inputs, outputs;  // tensors
+    std::vector<Source> sources;            // "channels" only: the planes that its output consists of
+    std::string precision;                  // of the weights: "2T", "8b", or ""
+    uint64_t macs = 0;
+    // For the given vector kernels (null: none) and number of threads. Empty where nothing has to run.
+    std::function<Built(const Simd*, int threads)> build;
 };
 
 struct Program {
@@ -47,9 +53,5 @@ struct Program {
 
 // Throws Error. The program points into `file`.
 Program parse(Bytes file);
-
-// Codes of a convolution, [branch][output channel][input channel of the group][row][column]. Throws
-// Error: the values of packed weights are looked at here for the first time.
-std::vector<int8_t> unpack(const Operation& convolution, size_t codes);
 
 }  // namespace dbq

@@ -1,8 +1,6 @@
-// Packed weights to codes. Layouts: "Weights" in docs/format.md.
+#include "file/unpack.h"
 
 #include <array>
-
-#include "file/program.h"
 
 namespace dbq {
 
@@ -22,6 +20,8 @@ constexpr Trits make_trits() {
 }
 
 constexpr Trits CODES = make_trits();
+
+}  // namespace
 
 std::vector<int8_t> unpack_ternary(Bytes packed, size_t count) {
     std::vector<int8_t> codes(packed.size * TRITS);
@@ -55,13 +55,6 @@ std::vector<int8_t> unpack_fixed(Bytes packed, size_t count, int bits) {
     }
     if (window != 0) fail(DBQ_BAD_FILE, "the last byte of the weights is not filled up with zeros");
     return codes;
-}
-
-}  // namespace
-
-std::vector<int8_t> unpack(const Operation& convolution, size_t codes) {
-    return convolution.form == Weights::Ternary ? unpack_ternary(convolution.packed, codes)
-                                                : unpack_fixed(convolution.packed, codes, convolution.size);
 }
 
 }  // namespace dbq

@@ -1,44 +1,42 @@
 #include "kernels/cpu.h"
 
 #include "file/error.h"
+#include "kernels/isa/simd.h"
 
 namespace dbq {
-
-namespace {
-
-constexpr Isa LEVELS[] = {Isa::Scalar, Isa::Avx2, Isa::Neon};  // a later one is better
-
-bool has(Cpu cpu, Isa isa) { return isa == Isa::Avx2 ? cpu.avx2 : isa == Isa::Neon ? cpu.neon : true; }
-
-}  // namespace
 
 Cpu this_cpu() {
     Cpu cpu;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    cpu.avx2 = __builtin_cpu_supports("avx2");
-#elif defined(__aarch64__)
-    cpu.neon = true;  // part of the architecture
+    if (__builtin_cpu_supports("avx2")) cpu.insert("avx2");
 #endif
     return cpu;
 }
 
-const char* isa_name(Isa isa) { return isa == Isa::Avx2 ? "avx2" : isa == Isa::Neon ? "neon" : "scalar"; }
+// An instruction set is named only if this build has kernels for it: what is reported is what runs.
+std::vector<const Simd*> usable_simds(const Cpu& cpu) {
+    std::vector<const Simd*> usable;
+    for (const Simd* simd : {AVX2_KERNELS})
+        if (simd && cpu.count(simd->name)) usable.push_back(simd);
+    return usable;
+}
 
-std::string available_isas(Cpu cpu) {
-    std::string names;
-    for (const Isa isa : LEVELS)
-        if (has(cpu, isa)) names += (names.empty() ? "" : " ") + std::string(isa_name(isa));
+const char* isa_name(const Simd* simd) { return simd ? simd->name : "scalar"; }
+
+std::string available_isas(const Cpu& cpu) {
+    std::string names = isa_name(nullptr);
+    for (const Simd* simd : usable_simds(cpu)) names += std::string(" ") + simd->name;
     return names;
 }
 
-Isa choose_isa(Cpu cpu, const char* wanted) {
+const Simd* choose_simd(const Cpu& cpu, const char* wanted) {
     const std::string name = wanted ? wanted : "";
-    Isa best = Isa::Scalar;
-    for (const Isa isa : LEVELS) {
-        if (!has(cpu, isa)) continue;
-        if (name == isa_name(isa)) return isa;
-        best = isa;
+    const Simd* best = nullptr;
+    if (name == isa_name(best)) return best;
+    for (const Simd* simd : usable_simds(cpu)) {
+        best = simd;
+        if (name == simd->name) return best;
     }
     if (!name.empty())
         fail(DBQ_BAD_ISA, "DBQ_ISA is \"%.40s\", this processor has: %s; choose one of these or unset it",

@@ -1,22 +1,27 @@
-// Which kernels to use: a pure function of the processor and of what was asked for.
+// Which vector kernels to use: a pure function of the processor and of what was asked for.
 #pragma once
 
+#include <set>
 #include <string>
-
-#include "kernels/op.h"
+#include <vector>
 
 namespace dbq {
 
-struct Cpu {
-    bool avx2 = false, neon = false;
-};
+struct Simd;
+
+// The instruction sets of a processor, by name: {"avx2"}. Names nobody has kernels for are ignored.
+using Cpu = std::set<std::string>;
 
 Cpu this_cpu();
 
-// The best level of `cpu`, or the level called `wanted` unless that is null or "". Throws Error.
-Isa choose_isa(Cpu cpu, const char* wanted);
+// The tables of vector kernels that run on `cpu`, best last.
+std::vector<const Simd*> usable_simds(const Cpu& cpu);
 
-const char* isa_name(Isa isa);
-std::string available_isas(Cpu cpu);  // best last, "scalar avx2"
+// The best table for `cpu`, or the one called `wanted` unless that is null or ""; null for plain loops, which
+// are called "scalar". Throws Error.
+const Simd* choose_simd(const Cpu& cpu, const char* wanted);
+
+const char* isa_name(const Simd* simd);
+std::string available_isas(const Cpu& cpu);  // best last, "scalar avx2"
 
 }  // namespace dbq

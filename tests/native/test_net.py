@@ -25,7 +25,8 @@ def program() -> Program:
 
 
 @pytest.fixture
-def net(program: Program) -> Net:
+def net(program: Program, monkeypatch: pytest.MonkeyPatch) -> Net:
+    monkeypatch.delenv("DBQ_ISA", raising=False)
     return load(write_program(program))
 
 

@@ -21,6 +21,12 @@ def test_engine(sanitized: Programs, tmp_path: Path, isa: str) -> None:
     assert "fine" in sanitized.run("engine_test", tmp_path / "net.dbq", DBQ_ISA=isa)
 
 
+def test_no_two_types_share_a_name(plain: Programs, tmp_path: Path) -> None:
+    """Built with link-time optimisation, which fails if two types of one name differ."""
+    save(random_program(5, length=10), tmp_path / "net.dbq")
+    assert "fine" in plain.run("engine_test_lto", tmp_path / "net.dbq")
+
+
 @pytest.mark.parametrize("isa", available_isas())
 def test_the_corpus_of_the_fuzzer(sanitized: Programs, isa: str) -> None:
     corpus = sorted(CORPUS.iterdir())

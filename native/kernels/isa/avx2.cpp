@@ -20,14 +20,42 @@ namespace {
 #include "kernels/isa/pool.inc"
 #include "kernels/isa/table.inc"
 
-const Simd kernels = {"avx2",      build_table,   add_lists,    pair_bytes,      pair_words,
-                      dense_bytes, dense_words,   dots,         take_even,       pair_lines,
-                      depthwise,   depthwise_3x3, lookup_three, finish<int16_t>, finish<int32_t>,
-                      combine,     sum_plane,     add_row,      max_rows};
+constexpr Simd make_kernels() {
+    Simd simd;
+    simd.name = "avx2";
+    simd.lanes = LANES;
+    simd.table_vectors = MAX_TILE;
+    simd.build_table = build_table;
+    simd.add_lists = add_lists;
+    simd.pair_bytes = pair_bytes;
+    simd.pair_words = pair_words;
+    simd.dense_bytes = dense_bytes;
+    simd.dense_words = dense_words;
+    simd.dots = dots;
+    simd.take_even = take_even;
+    simd.pair_lines = pair_lines;
+    simd.depthwise = depthwise_lines;
+    simd.depthwise_3x3 = depthwise_3x3;
+    simd.lookup_three = lookup_three;
+    simd.finish_i16 = finish<int16_t>;
+    simd.finish_i32 = finish<int32_t>;
+    simd.combine = combine;
+    simd.sum_plane = sum_plane;
+    simd.add_row = add_row;
+    simd.max_rows = max_rows;
+    return simd;
+}
+
+constexpr Simd KERNELS = make_kernels();  // a constant: nothing here runs before a CPU is known to have AVX2
+
 }  // namespace
 
-const Simd* simd_avx2() { return &kernels; }
+const Simd* const AVX2_KERNELS = &KERNELS;
 
 }  // namespace dbq
+
+#else
+
+const dbq::Simd* const dbq::AVX2_KERNELS = nullptr;
 
 #endif

@@ -1,27 +1,21 @@
 // Additions and requantizations: one or two planes through the formula.
 #include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "kernels/vector/vector_ops.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 class Combine final : public Op {
 public:
-    Combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs, const Simd& simd,
-            int threads)
+    Combine(const CombineSpec& spec, const Simd& simd, int threads)
         : simd_(simd),
-          shape_(shape),
-          types_(std::move(types)),
-          outputs_(outputs, int(types_.size()), 1 << 30),
-          parts_(parts_for(shape.channels, threads)) {}
+          shape_(spec.shape),
+          types_(spec.in_types),
+          outputs_(spec.outputs, int(types_.size()), 1 << 30),
+          parts_(parts_for(shape_.channels, threads)) {}
 
     int tasks() const override { return parts_; }
-    size_t scratch_bytes() const override { return 0; }
-    std::string kernel() const override {
-        return (types_.size() == 2 ? "add " : "requantize ") + std::string(simd_.name);
-    }
-
     void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
         const Range channels = part(shape_.channels, parts_, task);
         for (int k = channels.begin; k < channels.end; ++k) {
@@ -44,9 +38,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_combine(Shape shape, std::vector<Type> types, const std::vector<Output>& outputs,
-                                 const Simd& simd, int threads) {
-    return std::make_unique<Combine>(shape, std::move(types), outputs, simd, threads);
+std::unique_ptr<Op> make_combine(const CombineSpec& spec, const Simd* simd, int threads) {
+    return std::make_unique<Combine>(spec, *simd, threads);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

@@ -9,9 +9,9 @@
 #include "kernels/lines.h"
 #include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "kernels/vector/vector_ops.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 constexpr size_t BAND_BYTES = 16 * 1024;  // of interleaved lines: they stay in the L1 cache
@@ -20,12 +20,12 @@ class DepthwiseConv final : public Op {
 public:
     DepthwiseConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd),
-          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
-          spec_(without_weights(spec)),
+          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
+          spec_(spec),
           multiplier_(spec.out.channels / spec.in.channels),
-          lines_at_once_(spec.stride_h == 1 && spec.dilation_h == 1 ? 2 : 1),
-          pair_lines_(ceil_div(spec.kernel_h + lines_at_once_ - 1, 2)),
-          step_(std::gcd(lines_at_once_ * spec.stride_h, 2 * spec.dilation_h)),
+          lines_at_once_(spec.window.stride_h == 1 && spec.window.dilation_h == 1 ? 2 : 1),
+          pair_lines_(ceil_div(spec.window.kernel_h + lines_at_once_ - 1, 2)),
+          step_(std::gcd(lines_at_once_ * spec.window.stride_h, 2 * spec.window.dilation_h)),
           parts_(parts_for(spec.in.channels, threads)) {
         find_phases();
         choose_band();
@@ -37,7 +37,6 @@ public:
     size_t scratch_bytes() const override {
         return 3 * line_bytes() + pairs_bytes() + branch_bytes() * size_t(spec_.branches);
     }
-    std::string kernel() const override { return std::string("depthwise ") + simd_.name; }
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
@@ -64,7 +63,7 @@ private:
     };
     // Pairs of lines made in one go.
     struct Piece {
-        PairLines job;
+        depthwise::PairLines job;
         ptrdiff_t above = -1, below = -1;  // in the plane; negative: zeros
         size_t out = 0;
         bool copies = false;  // a line outside of the image, or too close to the end of the plane
@@ -73,26 +72,20 @@ private:
         unsigned char *zeros, *above, *below;
     };
 
-    static ConvSpec without_weights(ConvSpec spec) {
-        spec.codes.clear();
-        spec.outputs.clear();
-        return spec;
-    }
-
     void find_phases() {
-        const int stride = spec_.stride_w;
-        columns_ = spec_.out.width + (spec_.kernel_w - 1) * spec_.dilation_w / stride;
-        // Room for whole vectors: 16 pixels are written at a time, and 8 read.
-        pitch_ = round_up(size_t(columns_) + LANES, LANES);
+        const int stride = spec_.window.stride_w;
+        columns_ = spec_.out.width + (spec_.window.kernel_w - 1) * spec_.window.dilation_w / stride;
+        // Room for whole vectors.
+        pitch_ = round_up(size_t(columns_) + simd_.lanes, simd_.lanes);
         std::vector<int> remainders, column_of;
-        for (int kx = 0; kx < spec_.kernel_w; ++kx) {
-            const int remainder = kx * spec_.dilation_w % stride;
+        for (int kx = 0; kx < spec_.window.kernel_w; ++kx) {
+            const int remainder = kx * spec_.window.dilation_w % stride;
             const auto found = std::find(remainders.begin(), remainders.end(), remainder);
             column_of.push_back(int(found - remainders.begin()) * int(pitch_) +
-                                kx * spec_.dilation_w / stride);
+                                kx * spec_.window.dilation_w / stride);
             if (found != remainders.end()) continue;
             remainders.push_back(remainder);
-            const int shift = remainder - spec_.pad_left;
+            const int shift = remainder - spec_.window.pad_left;
             const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), columns_) : 0;
             const int end =
                 spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns_) : 0;
@@ -106,14 +99,16 @@ private:
     // Pair i of a band is made of its input lines i * step_ and i * step_ + dilation. Output line y reads as
     // its pair of taps number m:
     int pair_line_at(int y, int m) const {
-        return (y / lines_at_once_ * lines_at_once_ * spec_.stride_h + 2 * m * spec_.dilation_h) / step_;
+        return (y / lines_at_once_ * lines_at_once_ * spec_.window.stride_h +
+                2 * m * spec_.window.dilation_h) /
+               step_;
     }
     int pair_lines_in(int height) const { return pair_line_at(height - 1, pair_lines_ - 1) + 1; }
 
-    // As many output lines as fit; whole vectors, so that the next band begins at a multiple of 16 pixels,
+    // As many output lines as fit; whole vectors, so that the next band begins with a whole vector,
     // and an even number, so that it begins with a first line of two.
     void choose_band() {
-        const int step = std::lcm(std::lcm(spec_.out.width, LANES) / spec_.out.width, 2);
+        const int step = std::lcm(std::lcm(spec_.out.width, simd_.lanes) / spec_.out.width, 2);
         band_ = step;
         while (band_ < spec_.out.height && size_t(pair_lines_in(band_ + step)) * line_ * 4 <= BAND_BYTES)
             band_ += step;
@@ -122,17 +117,18 @@ private:
 
     // An input line, or one of its phases, and what vectors read behind it.
     size_t line_bytes() const {
-        return round_up(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * LANES, PLANE_ALIGNMENT);
+        return round_up(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * simd_.lanes, PLANE_ALIGNMENT);
     }
     size_t pairs_bytes() const { return round_up(size_t(pair_lines_in(band_)) * line_ * 4, PLANE_ALIGNMENT); }
     size_t branch_bytes() const {
-        return round_up((size_t(band_) * size_t(spec_.out.width) + LANES) * sizeof(int32_t), PLANE_ALIGNMENT);
+        return round_up((size_t(band_) * size_t(spec_.out.width) + simd_.lanes) * sizeof(int32_t),
+                        PLANE_ALIGNMENT);
     }
 
     // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same
     // pairs.
     void pack(const ConvSpec& spec) {
-        const int kh = spec.kernel_h, kw = spec.kernel_w;
+        const int kh = spec.window.kernel_h, kw = spec.window.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k)
             for (int j = 0; j < spec.branches; ++j) {
                 const int8_t* codes = &spec.codes[size_t(j * spec.out.channels + k) * size_t(kh * kw)];
@@ -150,21 +146,23 @@ private:
 
     // Whether all vectors of a line can be read from the plane itself.
     bool readable(int y, const Phase& phase) const {
-        if (spec_.stride_w > 2 || y < 0 || y >= spec_.in.height) return false;
-        const size_t bytes = size_t(spec_.stride_w) * round_up(size_t(phase.end - phase.begin), LANES);
-        return size_t(position(y, phase)) + bytes <= plane_bytes(Type::U8, spec_.in.pixels());
+        if (spec_.window.stride_w > 2 || y < 0 || y >= spec_.in.height) return false;
+        const size_t bytes =
+            size_t(spec_.window.stride_w) * round_up(size_t(phase.end - phase.begin), simd_.lanes);
+        return size_t(position(y, phase)) + bytes <=
+               plane_bytes(Type::U8, spec_.in.pixels(), size_t(simd_.lanes));
     }
     // Of the first code of a line in its plane; negative outside of the image.
     ptrdiff_t position(int y, const Phase& phase) const {
         if (y < 0 || y >= spec_.in.height) return -1;
-        return ptrdiff_t(y) * spec_.in.width + phase.begin * spec_.stride_w + phase.shift;
+        return ptrdiff_t(y) * spec_.in.width + phase.begin * spec_.window.stride_w + phase.shift;
     }
 
     // How to make the pairs of every band: as few pieces as possible, planned once for all channels.
     void plan_pieces() {
         for (int first = 0; first < spec_.out.height; first += band_) {
             pieces_.emplace_back();
-            const int top = first * spec_.stride_h - spec_.pad_top;
+            const int top = first * spec_.window.stride_h - spec_.window.pad_top;
             const int count = pair_lines_in(std::min(band_, spec_.out.height - first));
             for (size_t p = 0; p < phases_.size(); ++p)
                 for (int i = 0; i < count && phases_[p].begin < phases_[p].end;) {
@@ -182,11 +180,11 @@ private:
         const Phase& phase = phases_[p];
         const auto is_readable = [&](int line) {
             const int y = top + line * step_;
-            return readable(y, phase) && readable(y + spec_.dilation_h, phase);
+            return readable(y, phase) && readable(y + spec_.window.dilation_h, phase);
         };
         Piece piece;
         piece.above = position(top + i * step_, phase);
-        piece.below = position(top + i * step_ + spec_.dilation_h, phase);
+        piece.below = position(top + i * step_ + spec_.window.dilation_h, phase);
         piece.out = 2 * (size_t(i) * line_ + p * pitch_ + size_t(phase.begin));
         piece.copies = !is_readable(i);
         piece.job.lines = 1;
@@ -194,7 +192,7 @@ private:
             ++piece.job.lines;
         piece.job.n = phase.end - phase.begin;
         piece.job.zeros = columns_ - phase.end;
-        piece.job.stride = spec_.stride_w == 2 ? 2 : 1;
+        piece.job.stride = spec_.window.stride_w == 2 ? 2 : 1;
         piece.job.is_signed = spec_.in_type == Type::I8;
         piece.job.pitch = step_ * spec_.in.width;
         piece.job.out_pitch = int(line_);
@@ -204,7 +202,7 @@ private:
     const unsigned char* copied(const unsigned char* plane, ptrdiff_t position, size_t n, const Lines& lines,
                                 unsigned char* copy) const {
         if (position < 0) return lines.zeros;
-        const size_t stride = size_t(spec_.stride_w);
+        const size_t stride = size_t(spec_.window.stride_w);
         if (stride <= 2) copy_line(copy, plane + position, stride * (n - 1) + 1);
         else
             for (size_t i = 0; i < n; ++i) copy[i] = plane[size_t(position) + i * stride];
@@ -213,7 +211,7 @@ private:
 
     void interleave(const unsigned char* plane, const Piece& piece, const Lines& lines,
                     int16_t* pairs) const {
-        PairLines job = piece.job;
+        depthwise::PairLines job = piece.job;
         job.above = plane + piece.above;
         job.below = plane + piece.below;
         job.out = pairs + piece.out;
@@ -227,7 +225,7 @@ private:
     void run_kernels(int k, int first, int height, const int16_t* pairs, int32_t* sums,
                      const Planes* out) const {
         const size_t weights = 2 * taps_.size();  // of one line
-        Depthwise job;
+        depthwise::Lines job;
         job.pairs = pairs;
         job.taps = taps_.data();
         job.count = int(taps_.size());
@@ -238,7 +236,7 @@ private:
         finish.sums = sums;
         finish.stride = branch_bytes() / sizeof(int32_t);
         finish.channels = 1;
-        finish.vectors = ceil_div(height * spec_.out.width, LANES);
+        finish.vectors = ceil_div(height * spec_.out.width, simd_.lanes);
         finish.pixel = size_t(first) * size_t(spec_.out.width);
         for (int j = 0; j < spec_.branches; ++j) {
             job.weights = weights_.data() + size_t((k * spec_.branches + j) * lines_at_once_) * weights;
@@ -251,7 +249,7 @@ private:
 
     const Simd& simd_;
     const Outputs outputs_;
-    const ConvSpec spec_;
+    const ConvShape spec_;
     const int multiplier_, lines_at_once_, pair_lines_, step_, parts_;
     int band_ = 0, columns_ = 0;
     size_t pitch_ = 0, line_ = 0;  // entries of a phase, and of all phases of a line
@@ -263,9 +261,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_depthwise_conv(const ConvSpec& spec, const Simd& simd, int threads) {
-    if (is_depthwise_3x3(spec, simd)) return make_depthwise_conv_3x3(spec, simd, threads);
-    return std::make_unique<DepthwiseConv>(spec, simd, threads);
+std::unique_ptr<Op> make_depthwise_conv(const ConvSpec& spec, const Simd* simd, int threads) {
+    return std::make_unique<DepthwiseConv>(spec, *simd, threads);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

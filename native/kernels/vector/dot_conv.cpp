@@ -5,9 +5,9 @@
 #include "kernels/formula.h"
 #include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "kernels/vector/vector_ops.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 constexpr int BLOCK = 16;  // channels whose weights are read once for all pixels
@@ -16,10 +16,10 @@ class DotConv final : public Op {
 public:
     DotConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd),
-          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
-          spec_(without_weights(spec)),
-          taps_(spec.in.channels / spec.groups * spec.kernel_h * spec.kernel_w),
-          padded_(round_up(size_t(taps_), LANES)),
+          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
+          spec_(spec),
+          taps_(spec.taps()),
+          padded_(round_up(size_t(taps_), size_t(simd.lanes))),
           parts_(parts_for(spec.out.channels, threads)) {
         // weights[k][j][tap], zeros up to the next multiple of the vector length.
         weights_.resize(size_t(spec.out.channels * spec.branches) * padded_);
@@ -33,7 +33,6 @@ public:
     size_t scratch_bytes() const override {
         return round_up(spec_.out.pixels() * padded_ * sizeof(int16_t), PLANE_ALIGNMENT);
     }
-    std::string kernel() const override { return std::string("dot-products ") + simd_.name; }
     size_t weight_bytes() const override { return weights_.size(); }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
@@ -59,23 +58,17 @@ public:
     }
 
 private:
-    static ConvSpec without_weights(ConvSpec spec) {
-        spec.codes.clear();
-        spec.outputs.clear();
-        return spec;
-    }
-
     // All codes under the kernel at one output pixel, in the order of the weights.
     void gather(const Planes& in, int group, int pixel, int16_t* codes) const {
-        const ConvSpec& s = spec_;
-        const int inputs = s.in.channels / s.groups;
-        const int top = pixel / s.out.width * s.stride_h - s.pad_top,
-                  left = pixel % s.out.width * s.stride_w - s.pad_left;
+        const ConvShape& s = spec_;
+        const int inputs = s.inputs();
+        const int top = pixel / s.out.width * s.window.stride_h - s.window.pad_top,
+                  left = pixel % s.out.width * s.window.stride_w - s.window.pad_left;
         int16_t* to = codes;
         for (int c = group * inputs; c < (group + 1) * inputs; ++c)
-            for (int ky = 0; ky < s.kernel_h; ++ky)
-                for (int kx = 0; kx < s.kernel_w; ++kx) {
-                    const int y = top + ky * s.dilation_h, x = left + kx * s.dilation_w;
+            for (int ky = 0; ky < s.window.kernel_h; ++ky)
+                for (int kx = 0; kx < s.window.kernel_w; ++kx) {
+                    const int y = top + ky * s.window.dilation_h, x = left + kx * s.window.dilation_w;
                     const bool inside = y >= 0 && y < s.in.height && x >= 0 && x < s.in.width;
                     *to++ = inside ? int16_t(read_code(s.in_type, in.plane[c], size_t(y * s.in.width + x)))
                                    : int16_t(0);
@@ -85,7 +78,7 @@ private:
 
     const Simd& simd_;
     const Outputs outputs_;
-    const ConvSpec spec_;
+    const ConvShape spec_;
     const int taps_;
     const size_t padded_;
     const int parts_;
@@ -94,8 +87,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_dot_conv(const ConvSpec& spec, const Simd& simd, int threads) {
-    return std::make_unique<DotConv>(spec, simd, threads);
+std::unique_ptr<Op> make_dot_conv(const ConvSpec& spec, const Simd* simd, int threads) {
+    return std::make_unique<DotConv>(spec, *simd, threads);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

@@ -5,9 +5,9 @@
 
 #include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "kernels/vector/vector_ops.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 class AveragePool final : public Op {
@@ -20,10 +20,9 @@ public:
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override {
-        return is_global() ? 0 : line_bytes() + plane_bytes(Type::F32, spec_.out.pixels());
+        return is_global() ? 0
+                           : line_bytes() + plane_bytes(Type::I32, spec_.out.pixels(), size_t(simd_.lanes));
     }
-    std::string kernel() const override { return std::string("average pool ") + simd_.name; }
-
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const Range channels = part(spec_.out.channels, parts_, task);
         for (int k = channels.begin; k < channels.end; ++k) {
@@ -38,7 +37,7 @@ public:
             Finish finish;
             finish.sums = sums;
             finish.channels = 1;
-            finish.vectors = ceil_div(int(spec_.out.pixels()), LANES);
+            finish.vectors = ceil_div(int(spec_.out.pixels()), simd_.lanes);
             outputs_.write(simd_.finish_i32, finish, k, out);
         }
     }
@@ -49,7 +48,7 @@ private:
         return spec_.out.pixels() == 1 && w.kernel_h - w.pad_top >= spec_.in.height &&
                w.kernel_w - w.pad_left >= spec_.in.width;
     }
-    size_t line_bytes() const { return plane_bytes(Type::F32, size_t(spec_.in.width)); }
+    size_t line_bytes() const { return plane_bytes(Type::I32, size_t(spec_.in.width), size_t(simd_.lanes)); }
 
     void pool_line(const unsigned char* plane, int out_y, int32_t* columns, int32_t* sums) const {
         const Window& w = spec_.window;
@@ -84,8 +83,6 @@ public:
 
     int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 2 * line_bytes(); }
-    std::string kernel() const override { return std::string("max pool ") + simd_.name; }
-
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const Range channels = part(spec_.out.channels, parts_, task);
         auto columns = reinterpret_cast<T*>(scratch), windows = reinterpret_cast<T*>(scratch + line_bytes());
@@ -126,18 +123,14 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_average_pool(const AveragePoolSpec& spec, const Simd& simd, int threads) {
-    return std::make_unique<AveragePool>(spec, simd, threads);
+std::unique_ptr<Op> make_average_pool(const AveragePoolSpec& spec, const Simd* simd, int threads) {
+    return std::make_unique<AveragePool>(spec, *simd, threads);
 }
 
-std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, const Simd& simd, int threads) {
-    switch (spec.type) {
-        case Type::U8: return std::make_unique<MaxPool<uint8_t>>(spec, simd, threads);
-        case Type::I8: return std::make_unique<MaxPool<int8_t>>(spec, simd, threads);
-        case Type::I32: return std::make_unique<MaxPool<int32_t>>(spec, simd, threads);
-        case Type::F32: break;
-    }
-    return std::make_unique<MaxPool<float>>(spec, simd, threads);
+std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, const Simd* simd, int threads) {
+    if (spec.type == Type::U8) return std::make_unique<MaxPool<uint8_t>>(spec, *simd, threads);
+    if (spec.type == Type::I8) return std::make_unique<MaxPool<int8_t>>(spec, *simd, threads);
+    return std::make_unique<MaxPool<int32_t>>(spec, *simd, threads);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

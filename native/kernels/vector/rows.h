@@ -7,23 +7,25 @@
 #pragma once
 
 #include "kernels/isa/simd.h"
+#include "ops/specs.h"
 
 namespace dbq {
 
-// Consecutive output pixels; begins at a multiple of 16, so that vectors of two spans never overlap.
+// Consecutive output pixels; begins at a multiple of the vector length, so that vectors of two spans never
+// overlap.
 struct Span {
     size_t pixel = 0, pixels = 0;
 };
 
 class Rows {
 public:
-    Rows(const ConvSpec&, const Simd&);
+    Rows(const ConvShape&, const Simd&);
 
-    int count() const { return inputs_ * spec_.kernel_h * spec_.kernel_w; }
+    int count() const { return inputs_ * spec_.window.kernel_h * spec_.window.kernel_w; }
     // Cuts the output into spans for `threads` threads, small enough for their copies to stay in cache.
     std::vector<Span> spans(int threads) const;
     size_t scratch_bytes(const std::vector<Span>&) const;
-    // rows[d][p] is row d at pixel span.pixel + p; readable up to the next multiple of 16 pixels.
+    // rows[d][p] is row d at pixel span.pixel + p; readable up to the end of the last vector.
     void gather(const Planes& in, int group, Span span, unsigned char* scratch, const uint8_t** rows) const;
 
 private:
@@ -36,7 +38,7 @@ private:
                      unsigned char* to) const;
 
     const Simd& simd_;
-    const ConvSpec spec_;  // without codes
+    const ConvShape spec_;
     const int inputs_;
     const bool direct_, shifted_;
     std::vector<Column> columns_;  // for each kx

@@ -7,26 +7,26 @@
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
 #include "kernels/vector/table_lists.h"
-#include "kernels/vector/vector_ops.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 // Groups of three rows: tables for the 32 KB of L1 cache. Few input channels leave space for wide tiles.
 constexpr size_t TABLE_BYTES = 28 * 1024;
-constexpr int TILE_VECTORS = 3, WIDE_TILE_VECTORS = 4;  // of pixels; at most MAX_TABLE_VECTORS
+constexpr int TILE_PIXELS = 48, WIDE_TILE_PIXELS = 64;
 // Groups of four need a fifth fewer additions, but more than twice the table. That pays for many sums,
 // although the table is partly in the L2 cache then. Positions fit 16 bits.
 constexpr int LARGE_SUMS = 768;
 constexpr size_t LARGE_TABLE_BYTES = 60 * 1024;
-constexpr int LARGE_TILE_VECTORS = 2;
+constexpr int LARGE_TILE_PIXELS = 32;
 constexpr size_t SUM_BYTES = 512 * 1024;  // of 1 MB of L2 cache
 constexpr int MIN_SLICE = 64;             // sums: fewer do not pay for building the table again
 
 // Some outputs of a group: what a task computes from one table.
 struct Slice {
     int group = 0, first = 0, channels = 0;
-    PackedLists lists;
+    table::PackedLists lists;
 };
 
 class TableConv final : public Op {
@@ -34,7 +34,7 @@ public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd),
           rows_(spec, simd),
-          outputs_(spec.outputs, spec.branches, largest_sum(spec)),
+          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
           is_signed_(spec.in_type == Type::I8),
           branches_(spec.branches),
           spans_(rows_.spans(threads)) {
@@ -47,8 +47,6 @@ public:
     size_t scratch_bytes() const override {
         return pointer_bytes() + table_bytes_ + sum_bytes_ + rows_.scratch_bytes(spans_);
     }
-
-    std::string kernel() const override { return std::string("ternary-table ") + simd_.name; }
 
     size_t weight_bytes() const override {
         size_t bytes = 0;
@@ -76,31 +74,36 @@ public:
 
 private:
     size_t pointer_bytes() const { return round_up(size_t(rows_.count()) * sizeof(void*), PLANE_ALIGNMENT); }
-    size_t row_size() const { return size_t(layout_.pitch) * LANES; }  // of the table and of sums
+    size_t row_size() const {
+        return size_t(layout_.pitch) * size_t(simd_.lanes);
+    }  // of the table and of sums
     size_t row_bytes() const { return row_size() * sizeof(int16_t); }
 
     void choose_tile(int sums) {
+        layout_.lanes = simd_.lanes;
         layout_.rows = rows_.count();
         layout_.is_signed = is_signed_;
         if (sums >= LARGE_SUMS) {
             layout_.group_rows = 4;
             table_bytes_ = LARGE_TABLE_BYTES;
-            fit_tile(LARGE_TILE_VECTORS);
+            fit_tile(LARGE_TILE_PIXELS);
             return;
         }
-        fit_tile(WIDE_TILE_VECTORS);
-        if (layout_.block_rows < layout_.rows) fit_tile(TILE_VECTORS);
+        fit_tile(WIDE_TILE_PIXELS);
+        if (layout_.block_rows < layout_.rows) fit_tile(TILE_PIXELS);
     }
 
-    // Tiles of up to `widest` vectors, split evenly over the longest span, so that its last one is nearly
+    // Tiles of about `pixels` pixels, split evenly over the longest span, so that its last one is nearly
     // full.
-    void fit_tile(int widest) {
+    void fit_tile(int pixels) {
+        const int widest = std::clamp(pixels / simd_.lanes, 1, simd_.table_vectors);
         int longest = 0;
-        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), LANES));
+        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), simd_.lanes));
         layout_.pitch = ceil_div(longest, ceil_div(longest, widest));
         const int table_rows = int(table_bytes_ / row_bytes()) - 1;  // after one row of zeros
-        const int groups = table_rows / sums_of_group(layout_.group_rows);
-        layout_.block_rows = std::min(groups, MAX_BLOCK_ROWS / layout_.group_rows) * layout_.group_rows;
+        const int groups = table_rows / table::sums_of_group(layout_.group_rows);
+        layout_.block_rows =
+            std::min(groups, table::MAX_BLOCK_ROWS / layout_.group_rows) * layout_.group_rows;
     }
 
     // Few enough sums for the L2 cache, and enough slices for the threads.
@@ -120,7 +123,7 @@ private:
             for (int i = 0; i < pieces; ++i) {
                 const Range range = part(outputs, pieces, i);
                 slices_.push_back({group, group * outputs + range.begin, range.size(), {}});
-                slices_.back().lists = pack_lists(codes_of(spec, slices_.back()), layout_);
+                slices_.back().lists = table::pack_lists(codes_of(spec, slices_.back()), layout_);
             }
         if (threads > 1) parts_ = std::min(int(slices_.size()), ceil_div(3 * threads, int(spans_.size())));
         for (const Slice& slice : slices_)
@@ -144,12 +147,13 @@ private:
 
     void run_slice(const Slice& slice, Span span, const uint8_t** rows, int16_t* table, int16_t* sums,
                    const Planes* out) const {
-        const int total = ceil_div(int(span.pixels), LANES), tiles = ceil_div(total, layout_.pitch);
+        const int total = ceil_div(int(span.pixels), simd_.lanes), tiles = ceil_div(total, layout_.pitch);
         for (int t = 0; t < tiles; ++t) {
             const Range tile = part(total, tiles, t);
-            for (const ListBlock& block : slice.lists.blocks) {
+            for (const table::Block& block : slice.lists.blocks) {
                 simd_.build_table(rows + block.first_row, block.rows, layout_.group_rows, is_signed_,
-                                  size_t(tile.begin) * LANES, tile.size(), layout_.pitch, table + row_size());
+                                  size_t(tile.begin) * size_t(simd_.lanes), tile.size(), layout_.pitch,
+                                  table + row_size());
                 simd_.add_lists(slice.lists.of(block), table, tile.size(), layout_.pitch, block.fresh,
                                 sums + size_t(block.chunk) * chunk_size(slice));
             }
@@ -160,7 +164,7 @@ private:
             finish.chunk_stride = chunk_size(slice);
             finish.channels = slice.channels;
             finish.vectors = tile.size();
-            finish.pixel = span.pixel + size_t(tile.begin) * LANES;
+            finish.pixel = span.pixel + size_t(tile.begin) * size_t(simd_.lanes);
             outputs_.write(simd_.finish_i16, finish, slice.first, out);
         }
     }
@@ -171,7 +175,7 @@ private:
     const bool is_signed_;
     const int branches_;
     const std::vector<Span> spans_;
-    TableLayout layout_;
+    table::Layout layout_;
     int parts_ = 1;
     size_t table_bytes_ = TABLE_BYTES, sum_bytes_ = 0;
     std::vector<Slice> slices_;
@@ -179,8 +183,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Op> make_table_conv(const ConvSpec& spec, const Simd& simd, int threads) {
-    return std::make_unique<TableConv>(spec, simd, threads);
+std::unique_ptr<Op> make_table_conv(const ConvSpec& spec, const Simd* simd, int threads) {
+    return std::make_unique<TableConv>(spec, *simd, threads);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

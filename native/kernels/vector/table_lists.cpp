@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace dbq {
+namespace dbq::table {
 namespace {
 
 constexpr uint16_t ZEROS = 0;  // position of the row of zeros
@@ -35,7 +35,7 @@ struct Signs {
     }
 };
 
-List list_of(const int8_t* codes, int rows, size_t number, const TableLayout& layout) {
+List list_of(const int8_t* codes, int rows, size_t number, const Layout& layout) {
     List list;
     list.number = uint16_t(number);
     for (int i = 0; i < rows; i += layout.group_rows) {
@@ -45,7 +45,7 @@ List list_of(const int8_t* codes, int rows, size_t number, const TableLayout& la
         if (n == 0) continue;
         const int row = 1 + i / layout.group_rows * sums_of_group(layout.group_rows) + std::abs(n) - 1;
         (n > 0 ? list.adds : list.subs)
-            .push_back(uint16_t(row * layout.pitch * LANES * int(sizeof(int16_t))));
+            .push_back(uint16_t(row * layout.pitch * layout.lanes * int(sizeof(int16_t))));
     }
     return list;
 }
@@ -69,7 +69,7 @@ void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16
 }
 
 // Lists of similar length become pairs, pairs of equal length become runs.
-void append_block(std::vector<List>& lists, ListBlock block, PackedLists& packed) {
+void append_block(std::vector<List>& lists, Block block, PackedLists& packed) {
     std::vector<size_t> order(lists.size()), firsts, partner(lists.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     sort_by_length(order, lists);
@@ -104,14 +104,14 @@ void append_block(std::vector<List>& lists, ListBlock block, PackedLists& packed
 }  // namespace
 
 size_t PackedLists::bytes() const {
-    return stream.size() * sizeof(uint16_t) + runs.size() * sizeof(Run) + blocks.size() * sizeof(ListBlock);
+    return stream.size() * sizeof(uint16_t) + runs.size() * sizeof(Run) + blocks.size() * sizeof(Block);
 }
 
-PackedLists pack_lists(const std::vector<const int8_t*>& codes, const TableLayout& layout) {
+PackedLists pack_lists(const std::vector<const int8_t*>& codes, const Layout& layout) {
     PackedLists packed;
     std::vector<Signs> signs(codes.size());
     for (int first = 0; first < layout.rows; first += layout.block_rows) {
-        ListBlock block;
+        Block block;
         block.first_row = first;
         block.rows = std::min(layout.block_rows, layout.rows - first);
         block.fresh = first == 0;
@@ -139,4 +139,4 @@ PackedLists pack_lists(const std::vector<const int8_t*>& codes, const TableLayou
     return packed;
 }
 
-}  // namespace dbq
+}  // namespace dbq::table

@@ -3,13 +3,14 @@
 
 #include "kernels/isa/simd.h"
 
-namespace dbq {
+namespace dbq::table {
 
-struct TableLayout {
+struct Layout {
     int rows = 0;        // of codes: the weights of one sum
     int group_rows = 3;  // or 4
     int block_rows = 0;  // of them in one table; a multiple of group_rows
-    int pitch = 0;       // of a table row, in vectors
+    int pitch = 0;       // of a table row, in vectors of `lanes` pixels
+    int lanes = 0;
     bool is_signed = false;
 };
 
@@ -17,7 +18,7 @@ struct TableLayout {
 constexpr int MAX_BLOCK_ROWS = 126;
 
 // The lists of all sums for one table: rows [first_row, first_row + rows).
-struct ListBlock {
+struct Block {
     int first_row = 0, rows = 0;
     int chunk = 0;       // sums of int16 would overflow: each chunk has its own
     bool fresh = false;  // the first block of its chunk
@@ -26,11 +27,11 @@ struct ListBlock {
 
 struct PackedLists {
     int chunks = 0;
-    std::vector<ListBlock> blocks;
+    std::vector<Block> blocks;
     std::vector<Run> runs;
     std::vector<uint16_t> stream;
 
-    Lists of(const ListBlock& block) const {
+    Lists of(const Block& block) const {
         return {runs.data() + block.run, block.runs, stream.data() + block.stream};
     }
     size_t bytes() const;
@@ -38,6 +39,6 @@ struct PackedLists {
 
 // codes[l]: the weights of sum l. The table begins with a row of zeros. Where there is an odd number of
 // lists, sum number codes.size() is written too.
-PackedLists pack_lists(const std::vector<const int8_t*>& codes, const TableLayout&);
+PackedLists pack_lists(const std::vector<const int8_t*>& codes, const Layout&);
 
-}  // namespace dbq
+}  // namespace dbq::table
