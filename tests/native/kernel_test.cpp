@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <random>
 
@@ -28,10 +29,24 @@ T pick(std::initializer_list<T> values) {
     return values.begin()[random_int(0, int(values.size()) - 1)];
 }
 
+// A table of kernels without the optional ones: others must do their work.
+Simd without_optional(Simd simd) {
+    simd.depthwise_3x3 = nullptr;
+    simd.lookup_three = nullptr;
+    return simd;
+}
+
 // Plain loops (null), and all vector kernels this processor can run.
-std::vector<const Simd*> simds() {
-    std::vector<const Simd*> all = usable_simds(this_cpu());
-    all.insert(all.begin(), nullptr);
+const std::vector<const Simd*>& simds() {
+    static std::deque<Simd> bare;
+    static const std::vector<const Simd*> all = [] {
+        std::vector<const Simd*> found = {nullptr};
+        for (const Simd* simd : usable_simds(this_cpu())) {
+            bare.push_back(without_optional(*simd));
+            found.insert(found.end(), {simd, &bare.back()});
+        }
+        return found;
+    }();
     return all;
 }
 

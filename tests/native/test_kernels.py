@@ -13,6 +13,10 @@ def test_kernels_give_the_bits_of_their_specification(plain: Programs) -> None:
     assert "passed" in plain.run("kernel_test", "1", "150")
 
 
+def test_every_layer_of_the_networks_gets_its_kernel(plain: Programs) -> None:
+    assert "fine" in plain.run("select_test")
+
+
 def test_kernels_stay_inside_their_planes(sanitized: Programs) -> None:
     assert "passed" in sanitized.run("kernel_test", "2", "40")
 
