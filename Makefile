@@ -4,26 +4,34 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+CMAKE := PATH="$(abspath $(BIN)):$$PATH" cmake --log-level=WARNING
+NATIVE := $(shell find native -type f)
+CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/native/*.h benchmarks/*.cpp examples/c/*.c)
 # What stands beside the paper's numbers: all accuracies of Table 2, one run for each kind of figure.
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test check fix bench results paper clean
+.PHONY: demo test native check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
 
-test: $(READY) check      ## every check and every test
+test: $(READY) check native  ## every check and every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+native: $(READY)          ## the C++ test programs, plain and with sanitizers, and the kernel benchmark
+	for preset in plain asan tsan; do $(CMAKE) --preset $$preset && $(CMAKE) --build --preset $$preset || exit 1; done
 
 check: $(READY)           ## lint, formatting, types; changes nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 
-fix: $(READY)             ## rewrite what ruff can mend
+fix: $(READY)             ## apply what ruff and clang-format can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
 bench: $(READY)           ## all benchmarks, one after the other; nothing else should run meanwhile
 	$(BIN)/python benchmarks/train_step.py
@@ -48,15 +56,15 @@ paper: $(READY)           ## every table and figure of the paper with what `make
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
 
-# The virtual environment, made anew whenever the dependencies change. Always under constraints.txt:
+# The virtual environment, made again whenever the dependencies change. Always under constraints.txt:
 # torch without it would bring gigabytes of CUDA.
-$(INSTALLED): pyproject.toml constraints.txt hatch_build.py
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
 
-# The native libraries, whenever their sources change; installing has built them already.
-$(READY): $(INSTALLED) $(wildcard native/*.* native/kernels/*.*)
-	$(BIN)/python hatch_build.py
+# The libraries in src/dbq, whenever their sources change; installing has built them already.
+$(READY): $(INSTALLED) CMakeLists.txt CMakePresets.json src/dbq/version.py $(NATIVE)
+	$(CMAKE) --preset package && $(CMAKE) --build --preset package
 	touch $@

@@ -1,9 +1,7 @@
 // How fast the kernels of the engine are, layer by layer, one thread.
 //
 //     kernel_bench [NAME...]      groups of layers whose name contains one of the words; all without words
-//
-// Build it with native/make_ops.cpp and native/kernels/*.cpp (-std=c++17 -O3 -ffp-contract=off, and -mavx2
-// for the files named *_avx2.cpp).
+// DBQ_ISA chooses the instruction set, as in the library. `make native` builds it: build/plain/kernel_bench.
 //
 // "limit" is the share of what the load ports allow a table of sums to reach: two loads a cycle, each
 // serving three weights of 16 pixels, if no weights are zero. Zeros (44 % here) allow up to 1.09.
@@ -14,7 +12,8 @@
 #include <cstring>
 #include <random>
 
-#include "../native/op.h"
+#include "kernels/isa/simd.h"
+#include "kernels/select.h"
 
 namespace {
 
@@ -26,7 +25,9 @@ constexpr double BUDGET = 0.05;  // seconds for one layer
 
 std::mt19937 generator(1);
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Cycles a second: a chain of dependent additions takes one each. The fastest of many short runs.
 double clock_rate() {
@@ -48,13 +49,15 @@ struct Tensor {
     std::vector<unsigned char*> planes;
     Tensor(int channels, Type type, size_t pixels) {
         for (int c = 0; c < channels; ++c) {
-            const size_t bytes = plane_bytes(type, pixels);
+            const size_t bytes = plane_bytes(type, pixels, 64);
             planes.push_back(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, bytes)));
             for (size_t i = 0; i < bytes; ++i) planes.back()[i] = static_cast<unsigned char>(generator());
         }
     }
     Tensor(const Tensor&) = delete;
-    ~Tensor() { for (unsigned char* p : planes) std::free(p); }
+    ~Tensor() {
+        for (unsigned char* p : planes) std::free(p);
+    }
 };
 
 struct Layer {
@@ -73,16 +76,20 @@ ConvSpec spec_of(const Layer& layer, const Network& network) {
     s.in = {layer.in, layer.size, layer.size};
     const int out = (layer.size - 1) / layer.stride + 1;
     s.out = {layer.out, out, out};
-    s.kernel_h = s.kernel_w = layer.kernel;
-    s.stride_h = s.stride_w = layer.stride;
-    s.pad_top = s.pad_left = (layer.kernel - 1) / 2;
+    s.window.kernel_h = s.window.kernel_w = layer.kernel;
+    s.window.stride_h = s.window.stride_w = layer.stride;
+    s.window.pad_top = s.window.pad_left = (layer.kernel - 1) / 2;
     s.groups = layer.groups;
     s.weights = network.weights;
     s.branches = network.branches;
-    s.codes.resize(size_t(s.branches * s.out.channels) * size_t(s.in.channels / s.groups * s.kernel_h * s.kernel_w));
+    s.codes.resize(size_t(s.branches * s.out.channels) *
+                   size_t(s.in.channels / s.groups * s.window.kernel_h * s.window.kernel_w));
     for (int8_t& code : s.codes) {
         const bool zero = generator() % 100 < ZERO_PERCENT;
-        code = s.weights == Weights::Fixed ? int8_t(generator() % 255) : zero ? int8_t(0) : generator() & 1 ? int8_t(1) : int8_t(-1);
+        code = s.weights == Weights::Fixed ? int8_t(generator() % 255)
+               : zero                      ? int8_t(0)
+               : generator() & 1           ? int8_t(1)
+                                           : int8_t(-1);
     }
     Output output;
     output.high = 255;
@@ -109,46 +116,69 @@ double time_of(const Op& op, const ConvSpec& s) {
     return best;
 }
 
-void measure(const Network& network, double clock) {
+void measure(const Network& network, const Simd* simd, double clock) {
     std::printf("\n%s\n%34s %10s %8s %6s\n", network.name, "", "us", "GMAC/s", "limit");
     double total = 0, total_macs = 0;
     for (const Layer& layer : network.layers) {
         const ConvSpec s = spec_of(layer, network);
-        const auto op = make_conv(s, Isa::Avx2, 1);
+        const auto op = make_op(s, simd, 1);
         const double seconds = time_of(*op, s);
         const double macs = double(s.codes.size()) * double(s.out.pixels());
         char name[64];
-        std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel, layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
-        std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9, macs / seconds / (2 * 48 * clock), op->kernel().c_str(), layer.times);
+        std::snprintf(name, sizeof name, "%d -> %d, %dx%d%s @%d", layer.in, layer.out, layer.kernel,
+                      layer.kernel, layer.stride > 1 ? " /2" : "", layer.size);
+        std::printf("%-34s %10.1f %8.1f %6.2f  %s x%d\n", name, seconds * 1e6, macs / seconds / 1e9,
+                    macs / seconds / (2 * 48 * clock), kernel_name(s, simd).c_str(), layer.times);
         total += seconds * layer.times;
         total_macs += macs * layer.times;
     }
-    std::printf("%-34s %10.1f %8.1f %6.2f\n", "total", total * 1e6, total_macs / total / 1e9, total_macs / total / (2 * 48 * clock));
+    std::printf("%-34s %10.1f %8.1f %6.2f\n", "total", total * 1e6, total_macs / total / 1e9,
+                total_macs / total / (2 * 48 * clock));
 }
 
 const std::vector<Layer> MOBILENET_V1 = {
-    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},   {128, 128, 56, 1, 1, 1, 1}, {128, 256, 28, 1, 1, 1, 1},  {256, 256, 28, 1, 1, 1, 1},
-    {256, 512, 14, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
+    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},  {128, 128, 56, 1, 1, 1, 1},
+    {128, 256, 28, 1, 1, 1, 1}, {256, 256, 28, 1, 1, 1, 1}, {256, 512, 14, 1, 1, 1, 1},
+    {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
 const std::vector<Layer> MOBILENET_V1_QUARTER = {
-    {8, 16, 112, 1, 1, 1, 1},  {16, 32, 56, 1, 1, 1, 1},   {32, 32, 56, 1, 1, 1, 1},  {32, 64, 28, 1, 1, 1, 1},  {64, 64, 28, 1, 1, 1, 1},
-    {64, 128, 14, 1, 1, 1, 1}, {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
+    {8, 16, 112, 1, 1, 1, 1},   {16, 32, 56, 1, 1, 1, 1},  {32, 32, 56, 1, 1, 1, 1},
+    {32, 64, 28, 1, 1, 1, 1},   {64, 64, 28, 1, 1, 1, 1},  {64, 128, 14, 1, 1, 1, 1},
+    {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
 const std::vector<Layer> MOBILENET_V2 = {
-    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1}, {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
-    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1}, {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
-    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1}, {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1}, {320, 1280, 7, 1, 1, 1, 1}};
-const std::vector<Layer> SHUFFLENET_V2 = {
-    {24, 58, 56, 1, 1, 1, 1}, {58, 58, 28, 1, 1, 1, 8}, {116, 116, 14, 1, 1, 1, 16}, {232, 232, 7, 1, 1, 1, 8}, {464, 1024, 7, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET20 = {
-    {16, 16, 32, 3, 1, 1, 6}, {16, 32, 32, 3, 2, 1, 1}, {32, 32, 16, 3, 1, 1, 5}, {32, 64, 16, 3, 2, 1, 1}, {64, 64, 8, 3, 1, 1, 5}};
+    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1},
+    {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
+    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1},
+    {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
+    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1},
+    {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1},
+    {320, 1280, 7, 1, 1, 1, 1}};
+const std::vector<Layer> SHUFFLENET_V2 = {{24, 58, 56, 1, 1, 1, 1},
+                                          {58, 58, 28, 1, 1, 1, 8},
+                                          {116, 116, 14, 1, 1, 1, 16},
+                                          {232, 232, 7, 1, 1, 1, 8},
+                                          {464, 1024, 7, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET20 = {{16, 16, 32, 3, 1, 1, 6},
+                                     {16, 32, 32, 3, 2, 1, 1},
+                                     {32, 32, 16, 3, 1, 1, 5},
+                                     {32, 64, 16, 3, 2, 1, 1},
+                                     {64, 64, 8, 3, 1, 1, 5}};
 const std::vector<Layer> DEPTHWISE = {
-    {32, 32, 112, 3, 1, 32, 1}, {64, 64, 112, 3, 2, 64, 1}, {128, 128, 56, 3, 1, 128, 1}, {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1},
-    {256, 256, 28, 3, 2, 256, 1}, {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
-const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1}, {3, 16, 32, 3, 1, 1, 1}, {3, 64, 224, 7, 2, 1, 1}, {128, 128, 28, 1, 1, 1, 1}, {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1}, {1024, 1000, 1, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4}, {64, 128, 56, 3, 2, 1, 1}, {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1}, {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1}, {512, 512, 7, 3, 1, 1, 3}};
+    {32, 32, 112, 3, 1, 32, 1},   {64, 64, 112, 3, 2, 64, 1},   {128, 128, 56, 3, 1, 128, 1},
+    {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1}, {256, 256, 28, 3, 2, 256, 1},
+    {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
+const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1},   {3, 16, 32, 3, 1, 1, 1},
+                                  {3, 64, 224, 7, 2, 1, 1},   {128, 128, 28, 1, 1, 1, 1},
+                                  {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1},
+                                  {1024, 1000, 1, 1, 1, 1, 1}};
+const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4},   {64, 128, 56, 3, 2, 1, 1},
+                                     {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1},
+                                     {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1},
+                                     {512, 512, 7, 3, 1, 1, 3}};
 
 }  // namespace
 
 int main(int argc, char** argv) {
+    const Simd* const simd = choose_simd(this_cpu(), std::getenv("DBQ_ISA"));
     const double clock = clock_rate();
     std::printf("%.2f GHz, one thread, %d %% zeros\n", clock / 1e9, ZERO_PERCENT);
     const std::vector<Network> networks = {
@@ -167,6 +197,6 @@ int main(int argc, char** argv) {
     for (const Network& network : networks) {
         bool wanted = argc == 1;
         for (int i = 1; i < argc; ++i) wanted |= std::strstr(network.name, argv[i]) != nullptr;
-        if (wanted) measure(network, clock);
+        if (wanted) measure(network, simd, clock);
     }
 }

@@ -80,7 +80,7 @@ DBQ_API void dbq_output_shape(const dbq_net* net, int* channels, int* height, in
 
 DBQ_API const char* dbq_name(const dbq_net* net);
 DBQ_API const char* dbq_metadata(const dbq_net* net); /* a JSON object */
-DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar", "avx2" or "neon" */
+DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar" or "avx2" */
 
 /* Bytes for running one image with the current number of threads: weights as the kernels want them,
  * the arena all activations share, and scratch space. Batches use one arena for each thread. */

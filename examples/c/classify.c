@@ -32,10 +32,10 @@ static int header_number(FILE* file) {
     while (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '#') {
         if (c == '#')
             while (c != '\n' && c != EOF) c = getc(file);
-        else
-            c = getc(file);
+        else c = getc(file);
     }
-    for (; c >= '0' && c <= '9' && value < 100000; c = getc(file)) value = (value < 0 ? 0 : value) * 10 + c - '0';
+    for (; c >= '0' && c <= '9' && value < 100000; c = getc(file))
+        value = (value < 0 ? 0 : value) * 10 + c - '0';
     return value; /* one blank after the number is taken, as the format wants it after the last */
 }
 
@@ -45,12 +45,13 @@ static unsigned char* read_ppm(const char* path, const dbq_net* net) {
     if (channels != 3) fail("%s takes images of %d channels, a PPM has 3", dbq_name(net), channels);
     FILE* file = fopen(path, "rb");
     if (!file) fail("%s: cannot be opened; give the path of a PPM image", path);
-    if (getc(file) != 'P' || getc(file) != '6') fail("%s: not a binary PPM; its first bytes must be P6", path);
+    if (getc(file) != 'P' || getc(file) != '6')
+        fail("%s: not a binary PPM; its first bytes must be P6", path);
     const int found_width = header_number(file), found_height = header_number(file);
     if (header_number(file) != 255) fail("%s: not 8 bits a channel; convert it to a maximum of 255", path);
     if (found_width != width || found_height != height)
-        fail("%s: %d x %d pixels, %s expects %d x %d (width x height); resize it", path, found_width, found_height,
-             dbq_name(net), width, height);
+        fail("%s: %d x %d pixels, %s expects %d x %d (width x height); resize it", path, found_width,
+             found_height, dbq_name(net), width, height);
     const size_t size = (size_t)height * (size_t)width * 3;
     unsigned char* image = malloc(size);
     if (!image) fail("not enough memory for %lu bytes", (unsigned long)size);

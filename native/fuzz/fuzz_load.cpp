@@ -8,8 +8,8 @@
 #include <cstring>
 #include <vector>
 
-#include "../dbq.h"
-#include "../reader.h"
+#include "dbq.h"
+#include "file/reader.h"
 
 namespace {
 
@@ -43,7 +43,8 @@ bool is_small(const dbq_net* net) {
         const dbq_layer layer = layer_of(net, i);
         const uint64_t pixels = uint64_t(layer.height) * uint64_t(layer.width);
         const bool pool = std::strstr(layer.kind, "pool");
-        work += pixels * uint64_t(layer.channels) * (pool ? std::min<uint64_t>(most_pixels, 255 * 255) : 1) + layer.macs;
+        work += pixels * uint64_t(layer.channels) * (pool ? std::min<uint64_t>(most_pixels, 255 * 255) : 1) +
+                layer.macs;
         most_pixels = std::max(most_pixels, pixels);
         if (work > SMALL_WORK) return false;
     }

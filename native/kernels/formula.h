@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../op.h"
+#include "kernels/op.h"
 
 namespace dbq {
 

@@ -17,9 +17,7 @@ inline Range part(int n, int parts, int i) {
 }
 
 // How many parts keep `threads` threads evenly busy: a few for each, so that a late one costs little.
-inline int parts_for(int n, int threads) {
-    return threads <= 1 ? std::min(n, 1) : std::min(n, 3 * threads);
-}
+inline int parts_for(int n, int threads) { return threads <= 1 ? std::min(n, 1) : std::min(n, 3 * threads); }
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

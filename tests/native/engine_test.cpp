@@ -8,17 +8,17 @@
 #include <string>
 #include <thread>
 
-#include "../../native/arena.h"
-#include "../../native/cpu.h"
-#include "../../native/error.h"
-#include "../../native/reader.h"
+#include "engine/arena.h"
 #include "expect.h"
+#include "file/error.h"
+#include "file/reader.h"
+#include "kernels/cpu.h"
+#include "kernels/isa/simd.h"
 
 namespace {
 
 using dbq::Block;
 using dbq::Cpu;
-using dbq::Isa;
 
 dbq::Bytes bytes(const char* text) { return {reinterpret_cast<const uint8_t*>(text), std::strlen(text)}; }
 
@@ -28,26 +28,30 @@ void checksums() {
     EXPECT(dbq::crc32(bytes("The quick brown fox jumps over the lazy dog")) == 0x414FA339);
 }
 
-bool refused(Cpu cpu, const char* wanted) {
+bool refused(const Cpu& cpu, const char* wanted) {
     try {
-        dbq::choose_isa(cpu, wanted);
+        dbq::choose_simd(cpu, wanted);
         return false;
     } catch (const dbq::Error& error) {
         return error.status == DBQ_BAD_ISA && error.text.find(wanted) != std::string::npos;
     }
 }
 
+// A name is reported and accepted only if its kernels are in this build and can run.
 void instruction_sets() {
-    const Cpu plain{}, avx2{true, false}, neon{false, true};
-    EXPECT(dbq::choose_isa(plain, nullptr) == Isa::Scalar);
-    EXPECT(dbq::choose_isa(avx2, nullptr) == Isa::Avx2);
-    EXPECT(dbq::choose_isa(avx2, "") == Isa::Avx2);
-    EXPECT(dbq::choose_isa(neon, nullptr) == Isa::Neon);
-    EXPECT(dbq::choose_isa(avx2, "scalar") == Isa::Scalar);
-    EXPECT(dbq::choose_isa(avx2, "avx2") == Isa::Avx2);
-    EXPECT(refused(plain, "avx2") && refused(avx2, "neon") && refused(avx2, "AVX2") && refused(neon, "sse9"));
-    EXPECT(dbq::available_isas(avx2) == "scalar avx2");
-    EXPECT(dbq::available_isas(plain) == "scalar");
+    const Cpu plain, arm{"neon"}, avx2{"avx2"}, avx512{"avx2", "avx512bw", "avx512vnni"};
+    EXPECT(!dbq::choose_simd(plain, nullptr) && !dbq::choose_simd(arm, nullptr));
+    EXPECT(dbq::available_isas(plain) == "scalar" && dbq::available_isas(arm) == "scalar");
+    EXPECT(refused(plain, "avx2") && refused(arm, "neon") && refused(arm, "sse9"));
+    if (!dbq::AVX2_KERNELS) return;
+    for (const Cpu& cpu : {avx2, avx512}) {
+        EXPECT(dbq::choose_simd(cpu, nullptr) == dbq::AVX2_KERNELS);
+        EXPECT(dbq::choose_simd(cpu, "") == dbq::AVX2_KERNELS);
+        EXPECT(dbq::choose_simd(cpu, "avx2") == dbq::AVX2_KERNELS);
+        EXPECT(!dbq::choose_simd(cpu, "scalar"));
+        EXPECT(refused(cpu, "neon") && refused(cpu, "AVX2") && refused(cpu, "avx512bw"));
+        EXPECT(dbq::available_isas(cpu) == "scalar avx2");
+    }
 }
 
 // Whatever the sizes and lives: blocks alive together do not overlap, and no more is used than claimed.

@@ -12,6 +12,7 @@ from dbq.deploy import reference
 from dbq.deploy.fileformat import save
 from dbq.deploy.program import Program, Shape, Window
 from tests.native.handmade import Dice, images_for
+from tests.native.programs import Programs
 
 
 @pytest.fixture
@@ -22,8 +23,8 @@ def program() -> Program:
     return Program("photo-net", tuple(dice.tensors), tuple(dice.operations), len(dice.tensors) - 1)
 
 
-def classify(sanitized: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sanitized / "classify", *arguments]
+def classify(sanitized: Programs, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sanitized.path("classify"), *arguments]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -34,7 +35,7 @@ def ppm(image: np.ndarray, comment: str = "") -> bytes:
 
 @pytest.mark.parametrize("threads", [[], ["2"]])
 def test_the_five_best_classes(
-    sanitized: Path, program: Program, tmp_path: Path, threads: list[str]
+    sanitized: Programs, program: Program, tmp_path: Path, threads: list[str]
 ) -> None:
     save(program, tmp_path / "net.dbq")
     image = images_for(program, 1)[0]
@@ -63,7 +64,7 @@ def test_the_five_best_classes(
     ],
 )
 def test_images_that_do_not_fit(
-    sanitized: Path, program: Program, tmp_path: Path, content: bytes, words: str
+    sanitized: Programs, program: Program, tmp_path: Path, content: bytes, words: str
 ) -> None:
     save(program, tmp_path / "net.dbq")
     (tmp_path / "photo.ppm").write_bytes(content)
@@ -73,7 +74,7 @@ def test_images_that_do_not_fit(
     assert result.stderr.count("\n") == 1
 
 
-def test_a_network_that_is_none(sanitized: Path, tmp_path: Path) -> None:
+def test_a_network_that_is_none(sanitized: Programs, tmp_path: Path) -> None:
     (tmp_path / "net.dbq").write_bytes(b"nothing of the kind")
     result = classify(sanitized, tmp_path / "net.dbq", tmp_path / "photo.ppm")
     assert result.returncode == 1

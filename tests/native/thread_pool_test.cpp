@@ -1,6 +1,6 @@
 // The thread pool under ThreadSanitizer: every task runs once, on one thread, whatever the timing.
 
-#include "../../native/thread_pool.h"
+#include "threads/thread_pool.h"
 
 #include <chrono>
 
@@ -13,8 +13,8 @@ void every_task_runs_once(int threads) {
     EXPECT(pool->threads() == threads);
     const auto entered = pool->try_enter();
     EXPECT(entered.owns_lock());
-    std::vector<int> runs(257);                                   // plain ints: a race would be reported
-    std::vector<long> on_thread(static_cast<size_t>(threads));    // each thread's own
+    std::vector<int> runs(257);                                 // plain ints: a race would be reported
+    std::vector<long> on_thread(static_cast<size_t>(threads));  // each thread's own
     long expected = 0;
     for (int round = 0; round < 400; ++round) {
         const int tasks = round % 257 + 1;

@@ -1,7 +1,7 @@
 """The soft staircase of the branch quantizer, eq. 4 with sigmoids, and its five gradients.
 
 Two implementations of one function: torch calls, for any device and data type and for torch.compile,
-and one call of the native library for float32 on a CPU (native/staircase.cpp).
+and one call of the native library for float32 on a CPU (native/train/staircase.cpp).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The native library: where it is, and the C functions it has.
 
-Built by hatch_build.py when the package is installed. Where it is missing (a platform without a
+Built by CMake when the package is installed. Where it is missing (a platform without a
 suitable compiler) everything works by torch calls, more slowly; `dbq doctor` says which it is.
 """
 

@@ -1,0 +1,216 @@
+// The C border: checks arguments, keeps exceptions inside, remembers what went wrong.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <system_error>
+
+#include "engine/network.h"
+#include "kernels/cpu.h"
+
+struct dbq_net {
+    dbq::Network network;
+    double load_milliseconds;
+};
+
+namespace {
+
+using dbq::Bytes;
+using dbq::Error;
+using dbq::fail;
+
+constexpr int MAX_THREADS = 256;
+
+// The Python binding mirrors dbq_layer: five pointers, three ints, padding, two 64-bit numbers.
+static_assert(sizeof(void*) != 8 || (sizeof(dbq_layer) == 72 && offsetof(dbq_layer, weight_bytes) == 56));
+
+// A buffer, because remembering that memory ran out must not need memory.
+thread_local char last_error[1024] = "";
+thread_local dbq_status last_status = DBQ_OK;
+
+dbq_status remember(dbq_status status, const char* text) noexcept {
+    last_status = status;
+    strncpy(last_error, text, sizeof last_error - 1);
+    for (char* c = last_error; *c; ++c)
+        if (static_cast<unsigned char>(*c) < ' ') *c = ' ';  // names in a file may hold anything
+    return status;
+}
+
+// Calls function() and turns whatever it throws into a status.
+template <typename Function>
+dbq_status guard(const Function& function) noexcept {
+    try {
+        function();
+        return DBQ_OK;
+    } catch (const Error& error) {
+        return remember(error.status, error.text.c_str());
+    } catch (const std::bad_alloc&) {
+        return remember(DBQ_NO_MEMORY, "not enough memory: free some, or use a smaller network or batch");
+    } catch (const std::length_error&) {
+        return remember(DBQ_NO_MEMORY, "not enough memory: free some, or use a smaller network or batch");
+    } catch (const std::system_error& error) {
+        return remember(DBQ_NO_MEMORY, "the system starts no more threads: ask for fewer");
+    } catch (const std::exception& error) {
+        return remember(DBQ_INTERNAL, error.what());
+    } catch (...) {
+        return remember(DBQ_INTERNAL, "unknown exception: please report this");
+    }
+}
+
+struct File {
+    explicit File(const char* path) : descriptor(open(path, O_RDONLY | O_CLOEXEC)) {}
+    ~File() {
+        if (descriptor >= 0) close(descriptor);
+    }
+    File(const File&) = delete;
+    const int descriptor;
+};
+
+[[noreturn]] void cannot_read(int reason) {
+    fail(DBQ_CANNOT_READ, "cannot be read: %s; give the path of a .dbq file", strerror(reason));
+}
+
+std::vector<uint8_t> read_file(const char* path) {
+    const File file(path);
+    struct stat status;
+    if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0) cannot_read(errno);
+    if (!S_ISREG(status.st_mode)) cannot_read(S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+    std::vector<uint8_t> content(static_cast<size_t>(status.st_size));
+    for (size_t at = 0; at < content.size();) {
+        const ssize_t count = read(file.descriptor, content.data() + at, content.size() - at);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) cannot_read(errno);
+        if (count == 0) content.resize(at);  // it became shorter; the loader will notice
+        at += static_cast<size_t>(count);
+    }
+    return content;
+}
+
+dbq_net* load(Bytes file) {
+    const auto start = std::chrono::steady_clock::now();
+    const dbq::Simd* simd = dbq::choose_simd(dbq::this_cpu(), std::getenv("DBQ_ISA"));
+    try {
+        auto net = std::unique_ptr<dbq_net>(new dbq_net{{file, simd}, 0});
+        const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+        net->load_milliseconds = taken.count();
+        return net.release();
+    } catch (Error& error) {
+        if (error.status == DBQ_BAD_FILE) error.text += "; the file is damaged: copy or export it again";
+        throw;
+    }
+}
+
+void require(bool condition, const char* problem) {
+    if (!condition) fail(DBQ_BAD_ARGUMENT, "%s", problem);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* dbq_last_error(void) { return last_error; }
+dbq_status dbq_last_status(void) { return last_status; }
+
+dbq_net* dbq_load(const char* path) {
+    dbq_net* net = nullptr;
+    guard([&] {
+        require(path, "the path is NULL, expected the path of a .dbq file");
+        try {
+            const std::vector<uint8_t> content = read_file(path);
+            net = load({content.data(), content.size()});
+        } catch (Error& error) {
+            error.text = std::string(path) + ": " + error.text;
+            throw;
+        }
+    });
+    return net;
+}
+
+dbq_net* dbq_load_memory(const void* data, size_t size) {
+    dbq_net* net = nullptr;
+    guard([&] {
+        require(data, "the data is NULL, expected the bytes of a .dbq file");
+        net = load({static_cast<const uint8_t*>(data), size});
+    });
+    return net;
+}
+
+void dbq_free(dbq_net* net) { delete net; }
+
+dbq_status dbq_run(const dbq_net* net, const uint8_t* images, size_t count, float* logits) {
+    return guard([&] {
+        require(net, "the network is NULL, expected one that dbq_load returned");
+        require(count == 0 || (images && logits), "images or logits are NULL, expected arrays");
+        net->network.run(images, count, logits);
+    });
+}
+
+dbq_status dbq_profile(const dbq_net* net, const uint8_t* image, double* microseconds) {
+    return guard([&] {
+        require(net && image && microseconds, "an argument is NULL, expected a network and two arrays");
+        net->network.profile(image, microseconds);
+    });
+}
+
+dbq_status dbq_set_threads(dbq_net* net, int threads) {
+    return guard([&] {
+        require(net, "the network is NULL, expected one that dbq_load returned");
+        if (threads < 1 || threads > MAX_THREADS)
+            fail(DBQ_BAD_ARGUMENT, "%d threads, expected 1 to %d", threads, MAX_THREADS);
+        net->network.set_threads(threads);
+    });
+}
+
+int dbq_threads(const dbq_net* net) { return net->network.threads(); }
+
+void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels) {
+    const dbq::Shape shape = net->network.input();
+    *height = shape.height;
+    *width = shape.width;
+    *channels = shape.channels;
+}
+
+size_t dbq_output_size(const dbq_net* net) { return net->network.output_size(); }
+
+void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width) {
+    const dbq::Shape shape = net->network.output();
+    *channels = shape.channels;
+    *height = shape.height;
+    *width = shape.width;
+}
+
+const char* dbq_name(const dbq_net* net) { return net->network.name().c_str(); }
+const char* dbq_metadata(const dbq_net* net) { return net->network.metadata().c_str(); }
+const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.simd()); }
+size_t dbq_peak_memory(const dbq_net* net) { return net->network.peak_memory(); }
+double dbq_load_milliseconds(const dbq_net* net) { return net->load_milliseconds; }
+int dbq_layers(const dbq_net* net) { return static_cast<int>(net->network.layers().size()); }
+
+dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer) {
+    return guard([&] {
+        require(net && layer, "an argument is NULL, expected a network and a dbq_layer");
+        if (index < 0 || index >= dbq_layers(net))
+            fail(DBQ_BAD_ARGUMENT, "layer %d, expected 0 to %d", index, dbq_layers(net) - 1);
+        const dbq::Layer& found = net->network.layers()[static_cast<size_t>(index)];
+        *layer = {found.name.c_str(),      found.kind.c_str(),
+                  found.precision.c_str(), found.kernel.c_str(),
+                  found.type.c_str(),      found.shape.channels,
+                  found.shape.height,      found.shape.width,
+                  found.weight_bytes,      found.macs};
+    });
+}
+
+const char* dbq_version(void) { return DBQ_VERSION; }
+
+const char* dbq_available_isas(void) {
+    static const std::string names = dbq::available_isas(dbq::this_cpu());
+    return names.c_str();
+}
+
+}  // extern "C"

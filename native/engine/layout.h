@@ -1,0 +1,18 @@
+// Which bytes of the arena each plane of each tensor is.
+#pragma once
+
+#include "file/program.h"
+
+namespace dbq {
+
+struct Layout {
+    size_t bytes = 0;                         // of the arena
+    std::vector<std::vector<size_t>> planes;  // [tensor][channel]: offset in the arena
+    size_t zeros = 0, zero_bytes = 0;         // the plane all zero channels share; nothing writes it
+};
+
+// For kernels with vectors of `lanes` pixels. Throws Error if more than MAX_ARENA bytes would be needed.
+constexpr size_t MAX_ARENA = size_t{1} << 31;
+Layout lay_out(const Program& program, size_t lanes);
+
+}  // namespace dbq

@@ -1,0 +1,42 @@
+// The memory one image needs on its way through the network.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "engine/layout.h"
+
+namespace dbq {
+
+struct Free {
+    void operator()(unsigned char* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<unsigned char[], Free>;
+
+Memory allocate(size_t bytes);  // aligned to PLANE_ALIGNMENT; throws std::bad_alloc
+
+// What the kernel of one operation is called with.
+struct Arguments {
+    std::vector<uint32_t> inputs, outputs;  // tensors
+};
+
+class Workspace {
+public:
+    Workspace(const Layout& layout, const std::vector<Arguments>& operations);
+
+    void set_image(const uint8_t* image);
+    const Planes* inputs(size_t operation) const { return planes_.data() + first_[2 * operation]; }
+    const Planes* outputs(size_t operation) const { return planes_.data() + first_[2 * operation + 1]; }
+    const unsigned char* const* tensor(size_t index) const { return table_.data() + tensors_[index]; }
+
+private:
+    Memory arena_;
+    unsigned char* image_ = nullptr;
+    std::vector<unsigned char*> table_;  // planes of all tensors, one tensor after the other
+    std::vector<size_t> tensors_;        // where each starts in the table
+    std::vector<Planes> planes_;         // inputs, then outputs of all operations
+    std::vector<size_t> first_;          // where those of each start
+};
+
+}  // namespace dbq

@@ -1,0 +1,65 @@
+// Reads little-endian numbers from bytes that nobody vouches for. Nothing outside of them is ever
+// touched: every read is checked against what is left, and that before anything is allocated for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "file/error.h"
+
+namespace dbq {
+
+struct Bytes {
+    const uint8_t* data = nullptr;
+    size_t size = 0;
+};
+
+uint32_t crc32(Bytes bytes);  // the one of zlib and PNG
+
+class Reader {
+public:
+    explicit Reader(Bytes bytes) : next_(bytes.data), left_(bytes.size) {}
+
+    size_t left() const { return left_; }
+
+    Bytes bytes(uint64_t count) {
+        if (count > left_)
+            fail(DBQ_BAD_FILE, "the file ends too early: %zu bytes left, %llu expected", left_,
+                 static_cast<unsigned long long>(count));
+        const Bytes taken{next_, static_cast<size_t>(count)};
+        next_ += taken.size;
+        left_ -= taken.size;
+        return taken;
+    }
+
+    uint8_t u8() { return *bytes(1).data; }
+    uint16_t u16() { return static_cast<uint16_t>(number(2)); }
+    uint32_t u32() { return static_cast<uint32_t>(number(4)); }
+    int32_t i32() { return static_cast<int32_t>(u32()); }
+    uint64_t u64() { return number(8); }
+    float f32() { return as_float(u32()); }
+    std::vector<float> floats(uint32_t count);
+    std::string text(uint32_t size);  // UTF-8 without zero bytes, or an error
+
+private:
+    static float as_float(uint32_t bits) {
+        float value;
+        std::memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+
+    uint64_t number(int size) {
+        const uint8_t* from = bytes(static_cast<uint64_t>(size)).data;
+        uint64_t value = 0;
+        for (int i = size; i-- > 0;) value = value << 8 | from[i];
+        return value;
+    }
+
+    const uint8_t* next_;
+    size_t left_;
+};
+
+}  // namespace dbq

@@ -1,0 +1,164 @@
+// What the vector operations need from an instruction set: a table of functions on raw pointers.
+//
+// Everything that uses the standard library (packing weights, choosing tiles, cutting tasks) is compiled
+// for the plain architecture; only the functions behind these pointers contain vector instructions, so a
+// library with several instruction sets in it starts on every CPU.
+//
+// Pixels are processed in vectors of `lanes`, which is a property of the table. Functions may read and
+// write up to the end of the last vector.
+#pragma once
+
+#include "kernels/op.h"
+
+namespace dbq {
+
+namespace table {
+
+// The table of sums: a group of three rows a, b, c of codes has 13 sums ±a±b±c with digits in {-1, 0, 1} that
+// differ by more than the sign, a group of four has 40. Sum number n = 1.. has the digits of n in balanced
+// ternary, n = d_a + 3 d_b + 9 d_c + 27 d_d.
+constexpr int sums_of_group(int rows) { return rows == 4 ? 40 : 13; }
+
+// Lists of table rows are processed in pairs with equally many additions and equally many subtractions; the
+// shorter list is filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches
+// predict.
+struct Run {
+    uint16_t adds = 0, subs = 0;
+    uint32_t pairs = 0;
+};
+
+// What one block of groups contributes to all sums. The stream holds for each pair the numbers of its two
+// sums, then the positions in the table (in bytes) of the rows to add and of those to subtract: four of the
+// first list, four of the second, and so on; the last one to three likewise.
+struct Lists {
+    const Run* runs = nullptr;
+    size_t count = 0;
+    const uint16_t* stream = nullptr;
+};
+
+}  // namespace table
+
+namespace dense {
+
+constexpr int LISTS = 6;  // sums computed at a time
+
+}  // namespace dense
+
+namespace depthwise {
+
+// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. Reads and writes whole
+// vectors.
+struct PairLines {
+    const uint8_t *above = nullptr, *below = nullptr;
+    int pitch = 0, lines = 0, n = 0, zeros = 0;
+    int stride = 1;  // or 2
+    bool is_signed = false;
+    int16_t* out = nullptr;
+    int out_pitch = 0;  // in pairs
+};
+
+// One kernel over one channel: sums[y][x] = sum over taps t of weights[t] . pairs[y * line + taps[t] + x],
+// where weights and pairs are pairs of int16: one multiply-add for two taps. With `next_weights`, two lines
+// come from the same pairs: every second line has these weights, and `line` is the distance of two lines. The
+// last vector of a line may spill into the next line and beyond the last one.
+struct Lines {
+    const int16_t *pairs = nullptr, *weights = nullptr, *next_weights = nullptr;
+    const int* taps = nullptr;
+    int count = 0, line = 0, height = 0, width = 0;
+    int32_t* sums = nullptr;  // lines of `width`
+};
+
+// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see avx2_depthwise_3x3.inc.
+constexpr int WEIGHTS_3X3 = 11;  // int16 for each output
+struct Planes3x3 {
+    int stride = 1, multiplier = 1;  // outputs for each input
+    bool signed_in = false, signed_out = false;
+    int pad_top = 0, pad_left = 0, in_width = 0, out_width = 0, out_height = 0;
+    int line = 0, odd_lines = 0;  // bytes of a padded line; where odd lines begin, with a stride of 2
+    int out_line = 0;             // outputs computed for each line
+    int copied_lines = 0, copied_columns = 0;
+    int readable_lines = 0, writable_lines = 0;  // in whole vectors, without leaving the plane
+    int band = 0, batch = 0;                     // lines and channels at a time
+    int padded_bytes = 0, flat_bytes = 0;        // of one channel
+    int16_t lowest = 0, highest = 0;
+    const int16_t* weights = nullptr;
+    const float *scale = nullptr, *offset = nullptr;
+};
+
+}  // namespace depthwise
+
+// Sums of all branches of consecutive channels, to be written to one output.
+struct Finish {
+    const void* sums = nullptr;  // sum j of channel i starts at (i * branches + j) * stride
+    size_t stride = 0;           // in elements
+    int chunks = 1;              // int16 sums only: the true sum is that of so many arrays ...
+    size_t chunk_stride = 0;     // ... this many elements apart
+    int branches = 1, channels = 0, vectors = 0;
+    Type type = Type::U8;
+    bool bounded = false;  // |t| < 2^30 is known, so rounding before clamping is safe
+    float low = 0, high = 0;
+    const float *scale = nullptr, *offset = nullptr;
+    unsigned char* const* out = nullptr;
+    size_t pixel = 0;  // first pixel to write, a multiple of the vector length
+};
+
+// Functions marked optional may be null: select.cpp then chooses a kernel that does without them.
+struct Simd {
+    const char* name = nullptr;
+    int lanes = 0;          // pixels in a vector; divides 64
+    int table_vectors = 0;  // the most vectors add_lists takes
+
+    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes in groups of three or four,
+    // from `pixel` on.
+    void (*build_table)(const uint8_t* const* rows, int count, int group_rows, bool is_signed, size_t pixel,
+                        int vectors, int pitch, int16_t* table) = nullptr;
+    // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors,
+    // up to `table_vectors` of them in use.
+    void (*add_lists)(const table::Lists& lists, const int16_t* table, int vectors, int pitch, bool fresh,
+                      int16_t* sums) = nullptr;
+
+    // Pairs of rows interleaved pixel by pixel, as bytes and as int16: out[pair][pixel][2].
+    void (*pair_bytes)(const uint8_t* const* rows, int count, size_t pixel, int vectors,
+                       uint8_t* out) = nullptr;
+    void (*pair_words)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
+                       int16_t* out) = nullptr;
+    // sums[list] = sum over pairs of weights[pair][list] . x[pair], up to dense::LISTS lists. Bytes: unsigned
+    // codes, ternary weights, at most 64 pairs, since 255 * 128 < 2^15.
+    void (*dense_bytes)(const uint8_t* x, const int8_t* weights, int pairs, int lists, int vectors,
+                        size_t stride, int16_t* sums) = nullptr;
+    void (*dense_words)(const int16_t* x, const int16_t* weights, int pairs, int lists, int vectors,
+                        size_t stride, int32_t* sums) = nullptr;
+
+    // out[k] = x . weights[k], n a multiple of `lanes`.
+    void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out) = nullptr;
+
+    // to[i] = from[2 * i]; reads nothing beyond the last one.
+    void (*take_even)(const uint8_t* from, size_t n, uint8_t* to) = nullptr;
+    void (*pair_lines)(const depthwise::PairLines&) = nullptr;
+    void (*depthwise)(const depthwise::Lines&) = nullptr;
+    // Optional. Input channels [begin, end), to their outputs.
+    void (*depthwise_3x3)(const depthwise::Planes3x3&, int begin, int end, unsigned char* const* in,
+                          unsigned char* const* out, unsigned char* scratch) = nullptr;
+
+    // Optional. Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes;
+    // returns where it stopped: what is left is less than a block.
+    size_t (*lookup_three)(const uint8_t* image, const uint8_t* tables, size_t begin, size_t end,
+                           unsigned char* const* out) = nullptr;
+
+    void (*finish_i16)(const Finish&) = nullptr;
+    void (*finish_i32)(const Finish&) = nullptr;
+    // One or two planes of codes through the formula: the inputs are planes, not the sums of `finish`.
+    void (*combine)(const unsigned char* const* in, const Type* types, size_t pixels,
+                    const Finish&) = nullptr;
+
+    int32_t (*sum_plane)(Type type, const unsigned char* plane, size_t pixels) = nullptr;
+    void (*add_row)(Type type, const unsigned char* row, int n, int32_t* sums) = nullptr;
+    // a = max(a, b), element by element.
+    void (*max_rows)(Type type, unsigned char* a, const unsigned char* b, int n) = nullptr;
+};
+
+// Null in builds for processors that do not have these instructions. Data, not a function: asking for it
+// must not execute anything that was compiled for them.
+extern const Simd* const AVX2_KERNELS;
+
+}  // namespace dbq

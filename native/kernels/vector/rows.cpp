@@ -1,0 +1,145 @@
+#include "kernels/vector/rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "kernels/lines.h"
+#include "kernels/ranges.h"
+
+namespace dbq {
+namespace {
+
+constexpr size_t CACHED_COPIES = 256 * 1024;
+
+bool is_pointwise(const ConvShape& s) {
+    return s.window.kernel_h == 1 && s.window.kernel_w == 1 && s.window.stride_h == 1 &&
+           s.window.stride_w == 1 && s.window.pad_top == 0 && s.window.pad_left == 0 &&
+           s.in.height == s.out.height && s.in.width == s.out.width;
+}
+
+}  // namespace
+
+Rows::Rows(const ConvShape& spec, const Simd& simd)
+    : simd_(simd),
+      spec_(spec),
+      inputs_(spec.inputs()),
+      direct_(is_pointwise(spec)),
+      shifted_(spec.window.stride_h == 1 && spec.window.stride_w == 1 && spec.in.width == spec.out.width) {
+    for (int kx = 0; kx < spec.window.kernel_w; ++kx) {
+        const int shift = kx * spec.window.dilation_w - spec.window.pad_left, stride = spec.window.stride_w;
+        const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), spec.out.width) : 0;
+        const int inside = spec.in.width - shift;
+        const int end = inside > 0 ? std::min(ceil_div(inside, stride), spec.out.width) : 0;
+        columns_.push_back({begin, std::max(begin, end), begin * stride + shift});
+    }
+    for (int ky = 0; ky < spec.window.kernel_h; ++ky) {
+        const int phase = ky * spec.window.dilation_h % spec.window.stride_h;
+        const auto found = std::find(phases_.begin(), phases_.end(), phase);
+        phase_of_.push_back(int(found - phases_.begin()));
+        if (found == phases_.end()) phases_.push_back(phase);
+    }
+}
+
+// Of one channel, for so many output lines.
+size_t Rows::copy_bytes(int lines) const {
+    const int copied = lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
+    return columns_.size() * phases_.size() * size_t(copied) * size_t(spec_.out.width);
+}
+
+std::vector<Span> Rows::spans(int threads) const {
+    const int width = spec_.out.width, pixels = int(spec_.out.pixels());
+    // Without copies, any multiple of 64 pixels, which are whole vectors; with copies, whole lines.
+    const int step = direct_ ? 64 : std::lcm(width, simd_.lanes);
+    const int steps = ceil_div(pixels, step);
+    int parts = parts_for(steps, threads);
+    if (!direct_) {
+        const size_t bytes = size_t(inputs_) * copy_bytes(step / width);
+        parts = std::max(parts, ceil_div(steps, std::max(1, int(CACHED_COPIES / bytes))));
+    }
+    std::vector<Span> spans;
+    for (int i = 0; i < parts; ++i) {
+        const Range range = part(steps, parts, i);
+        const size_t begin = size_t(range.begin) * size_t(step);
+        spans.push_back({begin, std::min(size_t(range.end) * size_t(step), size_t(pixels)) - begin});
+    }
+    return spans;
+}
+
+size_t Rows::scratch_bytes(const std::vector<Span>& spans) const {
+    if (direct_) return 0;
+    size_t longest = 0;
+    for (const Span& span : spans) longest = std::max(longest, span.pixels);
+    const int lines = int(longest) / spec_.out.width;
+    return round_up(size_t(inputs_) * copy_bytes(lines) + PLANE_ALIGNMENT, PLANE_ALIGNMENT);
+}
+
+// Lines [first, first + count) of one column of taps, padded.
+void Rows::copy_lines(const unsigned char* plane, int first, int count, const Column& column,
+                      unsigned char* to) const {
+    const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
+    for (int i = 0; i < count; ++i, to += width) {
+        const int y = first + i * spec_.window.stride_h;
+        if (y < 0 || y >= spec_.in.height || begin == end) {
+            clear_line(to, width);
+            continue;
+        }
+        const unsigned char* from = plane + size_t(y) * size_t(spec_.in.width) + size_t(column.x);
+        clear_line(to, begin);
+        clear_line(to + end, width - end);
+        if (spec_.window.stride_w == 1) copy_line(to + begin, from, end - begin);
+        else if (spec_.window.stride_w == 2) simd_.take_even(from, end - begin, to + begin);
+        else
+            for (size_t x = begin; x < end; ++x, from += spec_.window.stride_w) to[x] = *from;
+    }
+}
+
+// The same where input and output lines are equally long and there is no stride: the plane, moved by a few
+// pixels, in one piece; then the pixels that crossed an edge are cleared.
+void Rows::shift_lines(const unsigned char* plane, int first, int count, const Column& column,
+                       unsigned char* to) const {
+    const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);
+    const int top = std::clamp(-first, 0, count), bottom = std::clamp(spec_.in.height - first, top, count);
+    const size_t lines = size_t(bottom - top);
+    std::memset(to, 0, size_t(top) * width);
+    std::memset(to + size_t(bottom) * width, 0, size_t(count - bottom) * width);
+    if (lines == 0) return;
+    to += size_t(top) * width;
+    const unsigned char* from = plane + size_t(first + top) * width + size_t(column.x);
+    std::memcpy(to + begin, from, lines * width - (width - end) - begin);
+    for (size_t x = 0; x < begin; ++x)
+        for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
+    for (size_t x = end; x < width; ++x)
+        for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
+}
+
+void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch,
+                  const uint8_t** rows) const {
+    unsigned char* const* planes = in.plane + group * inputs_;
+    if (direct_) {
+        for (int c = 0; c < inputs_; ++c) rows[c] = planes[c] + span.pixel;
+        return;
+    }
+    const int width = spec_.out.width, first = int(span.pixel) / width, lines = int(span.pixels) / width;
+    const int copied = lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
+    const size_t copy = size_t(copied) * size_t(width);
+    for (int c = 0; c < inputs_; ++c) {
+        unsigned char* to = scratch + size_t(c) * copy_bytes(lines);
+        for (size_t phase = 0; phase < phases_.size(); ++phase)
+            for (size_t kx = 0; kx < columns_.size(); ++kx) {
+                const int top = first * spec_.window.stride_h + phases_[phase] - spec_.window.pad_top;
+                unsigned char* const lines_to = to + (phase * columns_.size() + kx) * copy;
+                if (shifted_ && columns_[kx].begin < columns_[kx].end)
+                    shift_lines(planes[c], top, copied, columns_[kx], lines_to);
+                else copy_lines(planes[c], top, copied, columns_[kx], lines_to);
+            }
+        for (int ky = 0; ky < spec_.window.kernel_h; ++ky)
+            for (size_t kx = 0; kx < columns_.size(); ++kx) {
+                const size_t number = size_t(phase_of_[size_t(ky)]) * columns_.size() + kx;
+                const size_t line = size_t(ky * spec_.window.dilation_h / spec_.window.stride_h);
+                *rows++ = to + number * copy + line * size_t(width);
+            }
+    }
+}
+
+}  // namespace dbq

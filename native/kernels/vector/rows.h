@@ -1,0 +1,49 @@
+// The rows a convolution is a matrix product of: row d = (c, ky, kx) holds, for each output pixel, the code
+// under tap (ky, kx) of input channel c. One function turns every geometry into such rows.
+//
+// A 1x1 convolution with stride 1 has its input planes as rows. Otherwise planes are copied kernel_w times,
+// shifted, strided and padded so that their pitch is the output width; then the taps of a column kx are the
+// same copy, read from another line.
+#pragma once
+
+#include "kernels/isa/simd.h"
+#include "ops/specs.h"
+
+namespace dbq {
+
+// Consecutive output pixels; begins at a multiple of the vector length, so that vectors of two spans never
+// overlap.
+struct Span {
+    size_t pixel = 0, pixels = 0;
+};
+
+class Rows {
+public:
+    Rows(const ConvShape&, const Simd&);
+
+    int count() const { return inputs_ * spec_.window.kernel_h * spec_.window.kernel_w; }
+    // Cuts the output into spans for `threads` threads, small enough for their copies to stay in cache.
+    std::vector<Span> spans(int threads) const;
+    size_t scratch_bytes(const std::vector<Span>&) const;
+    // rows[d][p] is row d at pixel span.pixel + p; readable up to the end of the last vector.
+    void gather(const Planes& in, int group, Span span, unsigned char* scratch, const uint8_t** rows) const;
+
+private:
+    struct Column {
+        int begin, end, x;  // output columns [begin, end) are inside the image; the first reads column x
+    };
+    size_t copy_bytes(int lines) const;
+    void copy_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
+    void shift_lines(const unsigned char* plane, int first, int count, const Column&,
+                     unsigned char* to) const;
+
+    const Simd& simd_;
+    const ConvShape spec_;
+    const int inputs_;
+    const bool direct_, shifted_;
+    std::vector<Column> columns_;  // for each kx
+    std::vector<int> phases_;      // remainders of input lines by the stride that taps use
+    std::vector<int> phase_of_;    // for each ky: index into phases_
+};
+
+}  // namespace dbq

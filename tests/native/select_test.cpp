@@ -1,0 +1,157 @@
+// Which kernel each layer of the shipped networks gets, on processors we have and on others.
+//
+// The layers are those of mobilenet_v1, mobilenet_v2 and shufflenet_v2 (images of 224 x 224) under the plans
+// dbq-2t-4 and fx8-3, and of resnet20 (32 x 32) under resnet-1t-a8 and resnet-2t-a8: one row for each
+// combination of kind, kernel, stride, precision and types that occurs, for the smallest number of output
+// channels it occurs with.
+#include "kernels/select.h"
+
+#include <string>
+
+#include "expect.h"
+#include "kernels/isa/simd.h"
+
+namespace {
+
+using namespace dbq;
+
+constexpr Type U8 = Type::U8, I8 = Type::I8, I32 = Type::I32, F32 = Type::F32;
+const Cpu PLAIN, ARM{"neon"}, AVX2{"avx2"}, AVX512{"avx2", "avx512bw", "avx512vnni"};
+
+struct Layer {
+    const char* networks;
+    Shape in, out;
+    int kernel, stride, groups;
+    const char* precision;  // of the weights, as in plans: "2T", "8b"
+    Type in_type;
+    std::vector<Type> out_types;
+    const char* kernel_name;  // with AVX2
+};
+
+const Layer LAYERS[] = {
+    // First layers
+    {"all three for ImageNet", {3, 224, 224}, {24, 112, 112}, 3, 2, 1, "8b", I8, {U8}, "dense-words"},
+    {"resnet20", {3, 32, 32}, {16, 32, 32}, 3, 1, 1, "8b", I8, {U8, I32}, "dense-words"},
+    // Depthwise
+    {"mobilenets", {32, 112, 112}, {32, 112, 112}, 3, 1, 32, "8b", U8, {U8}, "depthwise-3x3"},
+    {"mobilenets", {64, 112, 112}, {64, 56, 56}, 3, 2, 64, "8b", U8, {U8}, "depthwise-3x3"},
+    {"shufflenet_v2", {58, 28, 28}, {58, 28, 28}, 3, 1, 58, "8b", U8, {I8}, "depthwise-3x3"},
+    {"shufflenet_v2", {24, 56, 56}, {24, 28, 28}, 3, 2, 24, "8b", U8, {I8}, "depthwise-3x3"},
+    // Pointwise, two branches
+    {"mobilenet_v1", {32, 112, 112}, {64, 112, 112}, 1, 1, 1, "2T", U8, {U8}, "ternary-table"},
+    {"mobilenet_v2", {32, 112, 112}, {16, 112, 112}, 1, 1, 1, "2T", U8, {I8}, "ternary-table"},
+    {"mobilenet_v2", {16, 112, 112}, {96, 112, 112}, 1, 1, 1, "2T", I8, {U8}, "ternary-table"},
+    {"mobilenet_v2", {144, 56, 56}, {24, 56, 56}, 1, 1, 1, "2T", U8, {I32, I8}, "ternary-table"},
+    {"mobilenet_v2", {320, 7, 7}, {1280, 7, 7}, 1, 1, 1, "2T", I8, {I32}, "ternary-table"},
+    {"shufflenet_v2", {58, 28, 28}, {58, 28, 28}, 1, 1, 1, "2T", I8, {I32}, "ternary-table"},
+    {"shufflenet_v2", {464, 7, 7}, {1024, 7, 7}, 1, 1, 1, "2T", U8, {I32}, "ternary-table"},
+    // Pointwise, 8 bits
+    {"mobilenet_v1", {32, 112, 112}, {64, 112, 112}, 1, 1, 1, "8b", U8, {U8}, "dense-words"},
+    {"mobilenet_v2", {16, 112, 112}, {96, 112, 112}, 1, 1, 1, "8b", I8, {U8}, "dense-words"},
+    {"mobilenet_v2", {96, 56, 56}, {24, 56, 56}, 1, 1, 1, "8b", U8, {I32, I8}, "dense-words"},
+    {"mobilenet_v2", {320, 7, 7}, {1280, 7, 7}, 1, 1, 1, "8b", I8, {I32}, "dense-words"},
+    // 3x3, one and two branches. With one branch, 16 sums do not pay for a table.
+    {"resnet20", {16, 32, 32}, {16, 32, 32}, 3, 1, 1, "1T", U8, {U8}, "dense-bytes"},
+    {"resnet20", {16, 32, 32}, {16, 32, 32}, 3, 1, 1, "1T", U8, {I32}, "dense-bytes"},
+    {"resnet20", {16, 32, 32}, {32, 16, 16}, 3, 2, 1, "1T", U8, {U8}, "ternary-table"},
+    {"resnet20", {64, 8, 8}, {64, 8, 8}, 3, 1, 1, "1T", U8, {I32}, "ternary-table"},
+    {"resnet20", {16, 32, 32}, {16, 32, 32}, 3, 1, 1, "2T", U8, {U8}, "ternary-table"},
+    {"resnet20", {32, 16, 16}, {64, 8, 8}, 3, 2, 1, "2T", U8, {U8}, "ternary-table"},
+    // Classifiers
+    {"all", {1024, 1, 1}, {1000, 1, 1}, 1, 1, 1, "8b", U8, {F32}, "dot-products"},
+    {"resnet20", {64, 1, 1}, {10, 1, 1}, 1, 1, 1, "8b", U8, {F32}, "dot-products"},
+    // What the shipped networks do not have
+    {"none: signed, few sums", {16, 32, 32}, {16, 32, 32}, 3, 1, 1, "1T", I8, {U8}, "dense-words"},
+    {"none: 31 sums", {16, 32, 32}, {31, 32, 32}, 1, 1, 1, "1T", U8, {U8}, "dense-bytes"},
+    {"none: 32 sums", {16, 32, 32}, {32, 32, 32}, 1, 1, 1, "1T", U8, {U8}, "ternary-table"},
+    {"none: 32 sums in 2 groups", {16, 32, 32}, {32, 32, 32}, 1, 1, 2, "1T", U8, {U8}, "dense-bytes"},
+    {"none: 3 pixels", {16, 1, 3}, {64, 1, 3}, 1, 1, 1, "2T", U8, {U8}, "dot-products"},
+    {"none: 4 pixels", {16, 1, 4}, {64, 1, 4}, 1, 1, 1, "2T", U8, {U8}, "ternary-table"},
+    {"none: wide depthwise", {32, 28, 28}, {32, 28, 28}, 3, 1, 32, "8b", U8, {I32}, "depthwise"},
+    {"none: 5x5 depthwise", {32, 28, 28}, {32, 28, 28}, 5, 1, 32, "8b", U8, {U8}, "depthwise"},
+    {"none: ternary depthwise", {32, 28, 28}, {32, 28, 28}, 3, 1, 32, "2T", U8, {U8}, "depthwise"},
+};
+
+std::vector<Output> outputs_of(const std::vector<Type>& types, int channels, int sums) {
+    std::vector<Output> outputs;
+    for (const Type type : types) {
+        Output output;
+        output.type = type;
+        output.high = 127;
+        output.scale.assign(size_t(channels * sums), 0.01f);
+        output.offset.assign(size_t(channels), 0);
+        outputs.push_back(output);
+    }
+    return outputs;
+}
+
+ConvSpec spec_of(const Layer& layer) {
+    ConvSpec spec;
+    spec.in = layer.in;
+    spec.out = layer.out;
+    spec.in_type = layer.in_type;
+    spec.window.kernel_h = spec.window.kernel_w = layer.kernel;
+    spec.window.stride_h = spec.window.stride_w = layer.stride;
+    spec.window.pad_top = spec.window.pad_left = layer.kernel / 2;
+    spec.groups = layer.groups;
+    const bool ternary = layer.precision[1] == 'T';
+    spec.weights = ternary ? Weights::Ternary : Weights::Fixed;
+    spec.branches = ternary ? layer.precision[0] - '0' : 1;
+    spec.outputs = outputs_of(layer.out_types, layer.out.channels, spec.branches);
+    return spec;
+}
+
+// `vectors`: the name of the kernel where AVX2 is, `plain`: elsewhere.
+template <class Spec>
+void expect_kernel(const char* what, const Spec& spec, const std::string& vectors, const std::string& plain) {
+    for (const Cpu& cpu : {PLAIN, ARM, AVX2, AVX512}) {
+        const bool has_vectors = AVX2_KERNELS && cpu.count("avx2");
+        const std::string expected = has_vectors ? vectors + " avx2" : plain + " scalar";
+        const std::string found = kernel_name(spec, cpu);
+        if (found != expected)
+            std::fprintf(stderr, "%s: %s, expected %s\n", what, found.c_str(), expected.c_str());
+        EXPECT(found == expected);
+    }
+}
+
+void convolutions() {
+    for (const Layer& layer : LAYERS)
+        expect_kernel(layer.networks, spec_of(layer), layer.kernel_name, "convolution");
+}
+
+void other_operations() {
+    const Shape shape{16, 32, 32};
+    const CombineSpec add{shape, {I32, I8}, outputs_of({I32}, 16, 2)};
+    const CombineSpec requantize{shape, {I32}, outputs_of({U8}, 16, 1)};
+    const AveragePoolSpec average{{1024, 7, 7}, {1024, 1, 1}, I32, {7, 7}, outputs_of({U8}, 1024, 1)};
+    const MaxPoolSpec largest{{24, 112, 112}, {24, 56, 56}, U8, {3, 3, 2, 2, 1, 1}};
+    const LookupSpec colours{{3, 224, 224}, I8, std::vector<uint8_t>(3 * 256)};
+    expect_kernel("add", add, "add", "add");
+    expect_kernel("requantize", requantize, "requantize", "requantize");
+    expect_kernel("average pool", average, "average pool", "average pool");
+    expect_kernel("max pool", largest, "max pool", "max pool");
+    expect_kernel("lookup", colours, "lookup", "lookup");
+    const LookupSpec grey{{1, 28, 28}, I8, std::vector<uint8_t>(256)};
+    for (const Cpu& cpu : {PLAIN, AVX2}) EXPECT(kernel_name(grey, cpu) == "lookup scalar");
+}
+
+// An instruction set need not have every kernel.
+void without_optional_kernels() {
+    if (!AVX2_KERNELS) return;
+    Simd simd = *AVX2_KERNELS;
+    simd.depthwise_3x3 = nullptr;
+    simd.lookup_three = nullptr;
+    for (const Layer& layer : LAYERS)
+        if (layer.kernel_name == std::string("depthwise-3x3"))
+            EXPECT(kernel_name(spec_of(layer), &simd) == "depthwise avx2");
+    EXPECT(kernel_name(LookupSpec{{3, 8, 8}, I8, {}}, &simd) == "lookup scalar");
+}
+
+}  // namespace
+
+int main() {
+    convolutions();
+    other_operations();
+    without_optional_kernels();
+    std::puts("kernel selection: fine");
+}
