@@ -1,4 +1,4 @@
-/* libdbq: runs .dbq networks. Plain C, no dependency but the C++ runtime.
+/* libdbq: runs .dbq networks. A plain C interface; the only dependency is the C++ runtime.
  *
  *     dbq_net* net = dbq_load("net.dbq");
  *     if (!net) { fprintf(stderr, "%s\n", dbq_last_error()); exit(1); }
@@ -6,10 +6,10 @@
  *     dbq_run(net, image, 1, logits);
  *     dbq_free(net);
  *
- * A network does not change after it was loaded, so any number of threads may call any function on it
- * at the same time, dbq_set_threads included. Only dbq_free needs it alone.
+ * A loaded network does not change, so any number of threads may call any function on it at the same
+ * time, including dbq_set_threads. Only dbq_free requires that no other call is running.
  *
- * Results are the same bits on every processor, with every number of threads, in every batch.
+ * Results are bit-identical on every processor, for any number of threads and any batch size.
  */
 #ifndef DBQ_H
 #define DBQ_H
@@ -33,7 +33,7 @@ typedef enum dbq_status {
     DBQ_OK = 0,
     DBQ_CANNOT_READ = 1,  /* no such file, or the system refuses to read it */
     DBQ_BAD_FILE = 2,     /* damaged, hostile, or not a .dbq file */
-    DBQ_BAD_VERSION = 3,  /* of a format this library does not know */
+    DBQ_BAD_VERSION = 3,  /* written in a format version this library does not read */
     DBQ_TOO_LARGE = 4,    /* a valid network that needs more than 2 GiB to run */
     DBQ_NO_MEMORY = 5,    /* the system has no more memory or threads */
     DBQ_BAD_ARGUMENT = 6, /* a null pointer, or a number out of range */
@@ -41,40 +41,40 @@ typedef enum dbq_status {
     DBQ_INTERNAL = 8      /* a bug in this library */
 } dbq_status;
 
-/* Of the last call that failed on this thread: what was found, what was expected and what to do, in one
- * line. The text stays until the next failure. Without any failure: "" and DBQ_OK. */
+/* Describe the last call that failed on this thread: what was found, what was expected and what to do, in
+ * one line. The text is valid until the next failure. Before any failure: "" and DBQ_OK. */
 DBQ_API const char* dbq_last_error(void);
 DBQ_API dbq_status dbq_last_status(void);
 
 /* ---- Loading. NULL on failure. -------------------------------------------------------------------- */
 
-/* The kernels are the best this processor has, or those the environment variable DBQ_ISA names. */
+/* Uses the best kernels this processor can run, or those the environment variable DBQ_ISA names. */
 DBQ_API dbq_net* dbq_load(const char* path);
 
-/* The bytes of a file. They are not needed after the call. */
+/* From the bytes of a file, which may be freed after the call. */
 DBQ_API dbq_net* dbq_load_memory(const void* data, size_t size);
 
-DBQ_API void dbq_free(dbq_net* net); /* NULL is fine */
+DBQ_API void dbq_free(dbq_net* net); /* NULL is allowed */
 
 /* ---- Running -------------------------------------------------------------------------------------- */
 
 /* images: uint8 [count][height][width][channels]; logits: dbq_output_size floats for each image.
- * Returns DBQ_OK or why not. Several threads may run one network at the same time: one of them has the
- * help of the network's threads, the others compute alone. */
+ * Several threads may run one network at the same time: one of them uses the network's thread pool, the
+ * others compute on their own thread only. */
 DBQ_API dbq_status dbq_run(const dbq_net* net, const uint8_t* images, size_t count, float* logits);
 
-/* Like dbq_run for one image, and how long each layer took: dbq_layers numbers. */
+/* Runs one image and writes the time of each layer: dbq_layers numbers. */
 DBQ_API dbq_status dbq_profile(const dbq_net* net, const uint8_t* image, double* microseconds);
 
-/* The calling thread is one of them. 1 after loading; 1 to 256. */
+/* 1 to 256 threads, including the calling one. The default is 1. */
 DBQ_API dbq_status dbq_set_threads(dbq_net* net, int threads);
 DBQ_API int dbq_threads(const dbq_net* net);
 
-/* ---- What a network is. These never fail; texts live as long as the network. ---------------------- */
+/* ---- Describing a network. These never fail; strings live as long as the network. ----------------- */
 
 DBQ_API void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels);
 
-/* Floats for each image. They are [channels][height][width]: for a classifier, one for each class. */
+/* Floats per image, laid out as [channels][height][width]: one per class for a classifier. */
 DBQ_API size_t dbq_output_size(const dbq_net* net);
 DBQ_API void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width);
 
@@ -82,8 +82,8 @@ DBQ_API const char* dbq_name(const dbq_net* net);
 DBQ_API const char* dbq_metadata(const dbq_net* net); /* a JSON object */
 DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar" or "avx2" */
 
-/* Bytes for running one image with the current number of threads: weights as the kernels want them,
- * the arena all activations share, and scratch space. Batches use one arena for each thread. */
+/* Bytes for running one image with the current number of threads: repacked weights, the arena
+ * that all activations share, and scratch space. Batches use one arena per thread. */
 DBQ_API size_t dbq_peak_memory(const dbq_net* net);
 DBQ_API double dbq_load_milliseconds(const dbq_net* net);
 
@@ -94,7 +94,7 @@ typedef struct dbq_layer {
     const char* kernel;    /* such as "ternary-table avx2"; "" where nothing runs */
     const char* type;      /* of the (first) output: "u8", "i8", "i32" or "f32" */
     int channels, height, width;
-    size_t weight_bytes; /* in memory, as the kernel wants them */
+    size_t weight_bytes; /* in memory, repacked for the kernel */
     uint64_t macs;       /* multiply-adds of the convolution, its branches counted once */
 } dbq_layer;
 
@@ -102,7 +102,7 @@ typedef struct dbq_layer {
 DBQ_API int dbq_layers(const dbq_net* net);
 DBQ_API dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer);
 
-/* ---- What the library is -------------------------------------------------------------------------- */
+/* ---- Describing the library ----------------------------------------------------------------------- */
 
 DBQ_API const char* dbq_version(void);
 DBQ_API const char* dbq_available_isas(void); /* on this processor, best last: "scalar avx2" */

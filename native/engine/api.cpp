@@ -1,4 +1,4 @@
-// The C border: checks arguments, keeps exceptions inside, remembers what went wrong.
+// The C interface: checks arguments, turns exceptions into statuses, keeps the last error.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ constexpr int MAX_THREADS = 256;
 // The Python binding mirrors dbq_layer: five pointers, three ints, padding, two 64-bit numbers.
 static_assert(sizeof(void*) != 8 || (sizeof(dbq_layer) == 72 && offsetof(dbq_layer, weight_bytes) == 56));
 
-// A buffer, because remembering that memory ran out must not need memory.
+// A fixed buffer: reporting that memory ran out must not allocate.
 thread_local char last_error[1024] = "";
 thread_local dbq_status last_status = DBQ_OK;
 
@@ -38,7 +38,7 @@ dbq_status remember(dbq_status status, const char* text) noexcept {
     last_status = status;
     strncpy(last_error, text, sizeof last_error - 1);
     for (char* c = last_error; *c; ++c)
-        if (static_cast<unsigned char>(*c) < ' ') *c = ' ';  // names in a file may hold anything
+        if (static_cast<unsigned char>(*c) < ' ') *c = ' ';  // names in a file may hold control characters
     return status;
 }
 
@@ -86,7 +86,7 @@ std::vector<uint8_t> read_file(const char* path) {
         const ssize_t count = read(file.descriptor, content.data() + at, content.size() - at);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) cannot_read(errno);
-        if (count == 0) content.resize(at);  // it became shorter; the loader will notice
+        if (count == 0) content.resize(at);  // the file shrank while it was read; the loader will notice
         at += static_cast<size_t>(count);
     }
     return content;

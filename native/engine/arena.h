@@ -10,11 +10,11 @@ namespace dbq {
 struct Block {
     size_t bytes = 0;
     int first = 0, last = 0;
-    size_t offset = 0;  // the plan
+    size_t offset = 0;  // set by plan_arena
 };
 
-// Sets the offsets, so that blocks needed at the same time do not overlap. Returns the bytes of the
-// whole. Sizes must be multiples of the alignment wanted for offsets.
+// Sets the offsets so that blocks needed at the same time do not overlap, and returns the total size.
+// Sizes must be multiples of the alignment that offsets need.
 size_t plan_arena(std::vector<Block>& blocks);
 
 }  // namespace dbq

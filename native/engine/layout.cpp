@@ -52,11 +52,11 @@ std::vector<Block> make_blocks(const Program& program, const Owners& owners, siz
                 if (source.tensor != ZEROS) blocks[source.tensor].last = step;
         }
     }
-    blocks[program.output].last = steps;  // it is copied out after the last step
+    blocks[program.output].last = steps;  // copied out after the last step
     return blocks;
 }
 
-// Planes are reached through tables of pointers, which are memory too.
+// Memory of the tables of pointers through which planes are reached.
 size_t table_bytes(const Program& program) {
     size_t channels = 0;
     for (const Tensor& tensor : program.tensors) channels += static_cast<size_t>(tensor.shape.channels);
@@ -83,7 +83,7 @@ Layout lay_out(const Program& program, size_t lanes) {
     layout.zero_bytes = blocks.back().bytes;
     for (size_t i = 0; i < program.tensors.size(); ++i) {
         const Tensor& tensor = program.tensors[i];
-        const size_t stride = plane_bytes(tensor, lanes);  // of every owner too: type and size are the same
+        const size_t stride = plane_bytes(tensor, lanes);  // the owners' too: type and size are the same
         std::vector<size_t> planes;
         planes.reserve(static_cast<size_t>(tensor.shape.channels));
         for (const Source& source : owners[i])

@@ -1,4 +1,4 @@
-// Which bytes of the arena each plane of each tensor is.
+// Where each plane of each tensor is in the arena.
 #pragma once
 
 #include "file/program.h"
@@ -8,7 +8,7 @@ namespace dbq {
 struct Layout {
     size_t bytes = 0;                         // of the arena
     std::vector<std::vector<size_t>> planes;  // [tensor][channel]: offset in the arena
-    size_t zeros = 0, zero_bytes = 0;         // the plane all zero channels share; nothing writes it
+    size_t zeros = 0, zero_bytes = 0;         // the plane that all zero channels share; never written
 };
 
 // For kernels with vectors of `lanes` pixels. Throws Error if more than MAX_ARENA bytes would be needed.

@@ -1,4 +1,4 @@
-// A loaded network: kernels in running order, and how threads go through them.
+// A loaded network: kernels in running order, and the threads that run them.
 #pragma once
 
 #include <mutex>

@@ -1,4 +1,4 @@
-// Running: batches over threads, operations over threads, tasks.
+// Running: images of a batch, or tasks of an operation, spread over threads.
 
 #include <chrono>
 #include <cstring>
@@ -21,8 +21,8 @@ FreeList<Workspace>::Lease Network::take_workspace() const {
     return workspaces_.take([this] { return std::make_unique<Workspace>(layout_, arguments_); });
 }
 
-// Whole images are the best tasks: threads meet once a batch instead of once an operation. What is left,
-// less than one image a thread, is cut into the tasks of its operations.
+// Whole images are the best tasks: threads synchronise once per batch instead of once per operation. The
+// remainder, less than one image per thread, is cut into the tasks of its operations.
 void Network::run(const uint8_t* images, size_t count, float* logits) const {
     const std::shared_ptr<Pool> pool = this->pool();
     const std::unique_lock<std::mutex> entered = pool->try_enter();

@@ -30,7 +30,7 @@ Workspace::Workspace(const Layout& layout, const std::vector<Arguments>& operati
     }
 }
 
-// Kernels never write their inputs, so the image stays what it is.
+// The const_cast is safe: kernels never write their inputs.
 void Workspace::set_image(const uint8_t* image) { image_ = const_cast<unsigned char*>(image); }
 
 }  // namespace dbq

@@ -1,4 +1,4 @@
-// The memory one image needs on its way through the network.
+// The memory that one image needs while it runs through the network.
 #pragma once
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ using Memory = std::unique_ptr<unsigned char[], Free>;
 
 Memory allocate(size_t bytes);  // aligned to PLANE_ALIGNMENT; throws std::bad_alloc
 
-// What the kernel of one operation is called with.
+// The arguments of one operation's kernel.
 struct Arguments {
     std::vector<uint32_t> inputs, outputs;  // tensors
 };

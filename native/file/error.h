@@ -1,4 +1,4 @@
-// The one exception of the library. It carries what the C border hands out: a code and a line of text.
+// The only exception of the library. It carries what the C interface reports: a status and a line of text.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ namespace {
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-// Eight tables, one for each byte of a step: loading is mostly this, and it is five times as fast.
+// Eight tables, one for each byte of a step: five times as fast as one table, and checksums dominate loading.
 constexpr Tables make_tables() {
     Tables table{};
     for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -1,5 +1,5 @@
-// Reads little-endian numbers from bytes that nobody vouches for. Nothing outside of them is ever
-// touched: every read is checked against what is left, and that before anything is allocated for it.
+// Reads little-endian numbers from untrusted bytes. Every read is checked against what is left before
+// anything is allocated for it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Bytes {
     size_t size = 0;
 };
 
-uint32_t crc32(Bytes bytes);  // the one of zlib and PNG
+uint32_t crc32(Bytes bytes);  // as in zlib and PNG
 
 class Reader {
 public:

@@ -36,7 +36,7 @@ dbq_layer layer_of(const dbq_net* net, int index) {
     return layer;
 }
 
-// Multiply-adds and elements written, for pools times the pixels a window can see: what running costs.
+// The cost of running: multiply-adds and elements written, times the pixels of a window for pools.
 bool is_small(const dbq_net* net) {
     uint64_t work = 0, most_pixels = 1;
     for (int i = 0; i < dbq_layers(net); ++i) {
@@ -54,7 +54,7 @@ bool is_small(const dbq_net* net) {
 void run(dbq_net* net) {
     int height, width, channels;
     dbq_input_shape(net, &height, &width, &channels);
-    // Exact sizes: one byte too far is noticed.
+    // Buffers of exact size, so that sanitizers see an access one byte too far.
     std::vector<uint8_t> image(size_t(height) * size_t(width) * size_t(channels));
     for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i * 37);
     std::vector<float> logits(dbq_output_size(net));
@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::vector<uint8_t> file = with_header(data, size);
     dbq_net* net = dbq_load_memory(file.data(), file.size());
     if (!net) {
-        // Every failure has a name; a bug of ours is none.
+        // Every refusal must have a named status and a text; DBQ_INTERNAL is a bug.
         if (dbq_last_status() == DBQ_INTERNAL || std::strlen(dbq_last_error()) == 0) __builtin_trap();
         return 0;
     }

@@ -1,4 +1,4 @@
-// Feeds files to the fuzzer's entry, one after the other: a corpus as a test, with any compiler.
+// Feeds files to the fuzzer's entry one by one, so that a corpus can be a test with any compiler.
 //
 //     fuzz_replay FILE...           each file is an input
 //     fuzz_replay --joined FILE     many inputs in one file, each behind its length as a u32
@@ -21,7 +21,7 @@ std::vector<uint8_t> content_of(const char* path) {
 }
 
 void replay(const uint8_t* data, size_t size) {
-    // A copy of the exact size: reading one byte too far is noticed.
+    // A copy of exact size, so that sanitizers see a read one byte too far.
     const std::vector<uint8_t> input(data, data + size);
     LLVMFuzzerTestOneInput(input.data(), input.size());
 }
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
         return 0;
     }
     for (int i = 1; i < argc; ++i) {
-        std::fprintf(stderr, "%s\n", argv[i]);  // before the call: a crash shows where
+        std::fprintf(stderr, "%s\n", argv[i]);  // before the call, so that a crash shows which file
         const std::vector<uint8_t> content = content_of(argv[i]);
         replay(content.data(), content.size());
     }

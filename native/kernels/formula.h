@@ -1,5 +1,5 @@
-// The requantization formula of op.h for one element, as plain code. Internal linkage: every file that
-// includes it gets a copy for its own instruction set.
+// The requantization formula of op.h for one element, as plain code. Internal linkage, so that every file
+// that includes it has a copy compiled for its own instruction set.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Copying short lines of images without calls and without touching a byte too many.
+// Copies short lines of images without calls, touching no byte beyond them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Cutting n things into nearly equal consecutive ranges.
+// Cuts n items into nearly equal consecutive ranges.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline Range part(int n, int parts, int i) {
     return {int(int64_t(n) * i / parts), int(int64_t(n) * (i + 1) / parts)};
 }
 
-// How many parts keep `threads` threads evenly busy: a few for each, so that a late one costs little.
+// How many parts keep `threads` threads evenly busy: a few per thread, so that a slow one costs little.
 inline int parts_for(int n, int threads) { return threads <= 1 ? std::min(n, 1) : std::min(n, 3 * threads); }
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }

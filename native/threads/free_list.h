@@ -1,4 +1,4 @@
-// Things that are costly to make and used by one thread at a time: taken, given back, used again.
+// Objects that are costly to make and used by one thread at a time: taken, given back and reused.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ public:
     };
     using Lease = std::unique_ptr<Thing, GiveBack>;
 
-    // A free one, or else what make() returns, a unique_ptr<Thing>.
+    // A free object, or else what make() returns, a unique_ptr<Thing>.
     template <typename Make>
     Lease take(const Make& make) {
         {

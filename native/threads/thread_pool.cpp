@@ -18,7 +18,7 @@ void pause() {
 #endif
 }
 
-// Waits for `done` for a short while; whether it came.
+// Waits a short while for `done`; returns whether it became true.
 template <typename Condition>
 bool spin(const Condition& done) {
     const auto end = std::chrono::steady_clock::now() + SPIN;
@@ -37,7 +37,7 @@ Pool::Pool(int threads) {
     try {
         for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
     } catch (...) {
-        stop();  // those that did start
+        stop();  // the threads that did start
         throw;
     }
 }
@@ -65,7 +65,7 @@ void Pool::run_job(int tasks, const void* function, Call call) {
     ticket_.store(job << TASK_BITS);
     if (asleep_.load() > 0) wake();
     take_tasks(job, 0);
-    // The rest is in the hands of others. Who was interrupted there may need our processor.
+    // The remaining tasks run on other threads; yield in case one of them was preempted.
     const auto done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
     while (!spin(done)) std::this_thread::yield();
 }
@@ -77,7 +77,7 @@ void Pool::take_tasks(uint64_t job, int thread) {
         if (ticket >> TASK_BITS != job || task >= tasks_.load(std::memory_order_acquire)) return;
         const void* function = function_.load(std::memory_order_acquire);
         const Call call = call_.load(std::memory_order_acquire);
-        // Who has seen a field of a later job also sees that job's ticket, and this fails.
+        // A thread that has read a field of a later job also sees that job's ticket, so this fails.
         if (!ticket_.compare_exchange_weak(ticket, ticket + 1)) continue;
         call(function, task, thread);
         unfinished_.fetch_sub(1, std::memory_order_acq_rel);
@@ -95,7 +95,7 @@ uint64_t Pool::next_job(uint64_t last) {
     const auto arrived = [&] { return ticket_.load() >> TASK_BITS != last; };
     if (!spin(arrived)) {
         std::unique_lock<std::mutex> lock(sleep_);
-        ++asleep_;  // before the last look at the ticket, as run_job looks at it after changing that
+        ++asleep_;  // before the last check of the ticket; run_job reads it after changing the ticket
         awake_.wait(lock, arrived);
         --asleep_;
     }
@@ -103,7 +103,7 @@ uint64_t Pool::next_job(uint64_t last) {
 }
 
 void Pool::wake() {
-    // A thread between its last look and its sleep holds the lock; after this it is asleep.
+    // A thread that has checked the ticket but does not sleep yet holds the lock: wait until it sleeps.
     {
         const std::lock_guard<std::mutex> lock(sleep_);
     }

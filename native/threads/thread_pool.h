@@ -1,4 +1,4 @@
-// Threads that wait for work: briefly awake, because the next layer comes in microseconds, then asleep.
+// Threads that wait for work: they spin briefly, because the next layer follows in microseconds, then sleep.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@ namespace dbq {
 
 class Pool {
 public:
-    // The caller of run() is one of the threads. In a forked child the others do not exist: there the
-    // pool is never destroyed, because waiting for them would not end. Running still works: the caller
-    // takes all tasks.
+    // The caller of run() is one of the threads. In a forked child the others do not exist: there the pool
+    // is never destroyed, because joining them would never end. Running still works: the caller takes all
+    // tasks.
     static std::shared_ptr<Pool> start(int threads);
 
     Pool(const Pool&) = delete;
@@ -23,11 +23,11 @@ public:
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-    // A pool helps one caller at a time. Who does not get this lock works alone.
+    // A pool serves one caller at a time. A caller that does not get this lock works alone.
     std::unique_lock<std::mutex> try_enter() { return {entered_, std::try_to_lock}; }
 
-    // function(task, thread) for each task, on several threads; thread is 0 for the caller, else below
-    // threads(). Returns when all are done. Only for who has entered.
+    // Calls function(task, thread) for each task, on several threads; thread is 0 for the caller and below
+    // threads() for the others. Returns when all are done. The caller must hold the lock of try_enter().
     template <typename Function>
     void run(int tasks, const Function& function) {
         run_job(tasks, &function, [](const void* f, int task, int thread) {
@@ -50,8 +50,8 @@ private:
     uint64_t next_job(uint64_t last);
     void wake();
 
-    // Number of the job, and the next task of it. Both in one word, so that a thread that comes late can
-    // never take a task of another job than the one whose fields it has read: numbers never come back.
+    // The number of the job and its next task, both in one word, so that a late thread can never take a task
+    // of another job than the one whose fields it has read: job numbers never repeat.
     static constexpr int TASK_BITS = 24;
     static constexpr uint64_t TASK_MASK = (uint64_t{1} << TASK_BITS) - 1;
     static constexpr uint64_t STOP = ~uint64_t{0} >> TASK_BITS;

@@ -1,10 +1,10 @@
 // The soft staircase of the branch quantizer and its gradients, for float32 on a CPU.
 //
 // Does in one call what src/dbq/quantizers/staircase.py does in some seventy torch calls; that file
-// is the specification, and the tests compare the two. It exists because layers of small networks
-// have a few thousand weights: there the calls cost more than the arithmetic.
+// is the specification, and the tests compare the two. It exists because layers of small networks have a few
+// thousand weights, for which the calls cost more than the arithmetic.
 //
-// All arrays are dense, row-major, one row a kernel: w, z, grad, d_w are K x D; alpha K x B;
+// All arrays are dense, row-major, with one row per kernel: w, z, grad, d_w are K x D; alpha K x B;
 // t K x (N-1); gamma_1, gamma_2 K; level_codes N x B with N = 3^B and B <= 3.
 
 #include <algorithm>
@@ -61,7 +61,7 @@ INLINE Floats load(const float* from) {
 
 INLINE void store(float* to, Floats x) { std::memcpy(to, &x, sizeof x); }
 
-// What the layer's parameters say about one kernel: everything sorted, and where it came from.
+// The parameters of one kernel, sorted, and the positions they came from.
 struct Kernel {
     int branches, levels;
     float alpha[MAX_BRANCHES], t[MAX_LEVELS - 1], level[MAX_LEVELS];
@@ -116,7 +116,7 @@ INLINE void forward_rows(const Layer& layer, float* z, int64_t first, int64_t la
         const float slope = layer.temperature * layer.gamma_1[row], gamma_2 = layer.gamma_2[row];
         const float* w = layer.w + row * length;
         float* out = z + row * length;
-        // A short tail is done in a full vector of its own, so that every weight goes the same way.
+        // A short tail is computed in a full vector of its own, so that all weights take the same path.
         for (int64_t d = 0; d < length; d += LANES) {
             const int64_t here = std::min<int64_t>(LANES, length - d);
             float buffer[LANES] = {};
@@ -200,7 +200,7 @@ INLINE void backward_rows(const Layer& layer, const float* grad, const Gradients
     }
 }
 
-// The same code for two kinds of x86: with AVX2 the vectors above are single registers.
+// The same code compiled twice for x86: with AVX2, the vectors above are single registers.
 void forward_plain(const Layer& layer, float* z, int64_t first, int64_t last) {
     forward_rows(layer, z, first, last);
 }

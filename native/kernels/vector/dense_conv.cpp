@@ -11,7 +11,7 @@ namespace dbq::vec {
 namespace {
 
 constexpr size_t TILE_BYTES =
-    64 * 1024;                   // of interleaved codes; they are read from the L2 cache once a block
+    64 * 1024;                   // of interleaved codes; each block reads them once from the L2 cache
 constexpr int CHUNK_PAIRS = 64;  // bytes: 255 * 128 < 2^15
 
 class DenseConv final : public Op {

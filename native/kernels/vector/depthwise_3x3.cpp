@@ -1,4 +1,4 @@
-// Depthwise convolution with 3x3 kernels from 8-bit codes to 8-bit codes, stride 1 or 2: most of them.
+// Depthwise convolution with 3x3 kernels from 8-bit codes to 8-bit codes, stride 1 or 2: the usual case.
 #include <cmath>
 
 #include "kernels/ranges.h"
@@ -72,7 +72,7 @@ private:
             job_.copied_columns ? std::max(0, std::min(spec.in.height, lines - spec.window.pad_top)) : 0;
         job_.readable_lines = lines_inside(spec.in, job_.copied_columns);
         job_.writable_lines = lines_inside(spec.out, out_w);
-        // Less than a vector is written behind the last line, and less than three are read.
+        // Behind the last line, less than one vector is written and less than three are read.
         const int padded_lines = stride == 1 ? lines : 2 * out_h + 1;
         job_.padded_bytes = int(round_up(size_t(padded_lines * job_.line + 5 * vector), PLANE_ALIGNMENT));
         job_.band = std::min(out_h, std::max(1, FLAT_BYTES / job_.out_line));

@@ -44,7 +44,7 @@ public:
         const Lines lines = {scratch, scratch + line_bytes(), scratch + 2 * line_bytes()};
         auto pairs = reinterpret_cast<int16_t*>(scratch + 3 * line_bytes());
         auto sums = reinterpret_cast<int32_t*>(scratch + 3 * line_bytes() + pairs_bytes());
-        // Zeros outside of the image; only what is inside is written later.
+        // Zeros outside the image; later only the inside is written.
         std::memset(scratch, 0, 3 * line_bytes() + pairs_bytes());
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
@@ -61,12 +61,12 @@ private:
         int shift, begin,
             end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
     };
-    // Pairs of lines made in one go.
+    // Pairs of lines that one call makes.
     struct Piece {
         depthwise::PairLines job;
         ptrdiff_t above = -1, below = -1;  // in the plane; negative: zeros
         size_t out = 0;
-        bool copies = false;  // a line outside of the image, or too close to the end of the plane
+        bool copies = false;  // a line outside the image, or too close to the end of the plane
     };
     struct Lines {
         unsigned char *zeros, *above, *below;
@@ -115,7 +115,7 @@ private:
         band_ = std::min(band_, spec_.out.height);
     }
 
-    // An input line, or one of its phases, and what vectors read behind it.
+    // An input line, or one of its phases, and the slack that vectors read behind it.
     size_t line_bytes() const {
         return round_up(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * simd_.lanes, PLANE_ALIGNMENT);
     }
@@ -152,7 +152,7 @@ private:
         return size_t(position(y, phase)) + bytes <=
                plane_bytes(Type::U8, spec_.in.pixels(), size_t(simd_.lanes));
     }
-    // Of the first code of a line in its plane; negative outside of the image.
+    // The position of a line's first code in its plane; negative outside the image.
     ptrdiff_t position(int y, const Phase& phase) const {
         if (y < 0 || y >= spec_.in.height) return -1;
         return ptrdiff_t(y) * spec_.in.width + phase.begin * spec_.window.stride_w + phase.shift;

@@ -1,4 +1,4 @@
-// Pooling: whole lines are combined first, in vectors; then neighbours in the one line that is left.
+// Pooling: whole lines are combined first, in vectors; then neighbours within the resulting line.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -77,7 +77,7 @@ public:
     MaxPool(const MaxPoolSpec& spec, const Simd& simd, int threads)
         : simd_(simd), spec_(spec), parts_(parts_for(spec.out.channels, threads)) {
         const Window& w = spec.window;
-        // Every window of a line, with what hangs over on both sides.
+        // Every window of a line, including what extends beyond the image on both sides.
         padded_ = std::max((spec.out.width - 1) * w.stride_w + w.kernel_w, w.pad_left + spec.in.width);
     }
 

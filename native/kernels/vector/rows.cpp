@@ -41,7 +41,7 @@ Rows::Rows(const ConvShape& spec, const Simd& simd)
     }
 }
 
-// Of one channel, for so many output lines.
+// Bytes of one channel's copies for this many output lines.
 size_t Rows::copy_bytes(int lines) const {
     const int copied = lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
     return columns_.size() * phases_.size() * size_t(copied) * size_t(spec_.out.width);
@@ -94,8 +94,8 @@ void Rows::copy_lines(const unsigned char* plane, int first, int count, const Co
     }
 }
 
-// The same where input and output lines are equally long and there is no stride: the plane, moved by a few
-// pixels, in one piece; then the pixels that crossed an edge are cleared.
+// The same if input and output lines are equally long and there is no stride: copies the plane in one piece,
+// moved by a few pixels, then clears the pixels that crossed an edge.
 void Rows::shift_lines(const unsigned char* plane, int first, int count, const Column& column,
                        unsigned char* to) const {
     const size_t width = size_t(spec_.out.width), begin = size_t(column.begin), end = size_t(column.end);

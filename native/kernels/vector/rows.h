@@ -1,5 +1,5 @@
-// The rows a convolution is a matrix product of: row d = (c, ky, kx) holds, for each output pixel, the code
-// under tap (ky, kx) of input channel c. One function turns every geometry into such rows.
+// A convolution as a matrix product: row d = (c, ky, kx) holds, for each output pixel, the code under tap
+// (ky, kx) of input channel c. One function turns every geometry into such rows.
 //
 // A 1x1 convolution with stride 1 has its input planes as rows. Otherwise planes are copied kernel_w times,
 // shifted, strided and padded so that their pitch is the output width; then the taps of a column kx are the

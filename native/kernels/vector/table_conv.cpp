@@ -1,6 +1,7 @@
 // Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign, four have 40;
 // an output adds or subtracts one of them where three or four weights would be multiplied. The sums of a
-// block of groups are made once for a tile of pixels, stay in the cache and serve all outputs and branches.
+// block of groups are computed once for a tile of pixels, stay in the cache and serve all outputs and
+// branches.
 #include <algorithm>
 
 #include "kernels/ranges.h"
