@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from dbq.costs.watch import Events, Pooled, Ran, watch
-from dbq.model.modes import evaluating
 from dbq.model.roles import WeightLayer, role_of
 from dbq.plans.plan import Role
 from dbq.plans.precision import FLOAT, Precision
@@ -197,8 +196,8 @@ def _makes_its_weight(module: nn.Module) -> bool:
 
 
 def _precision(layer: nn.Module, quantizer: str) -> Precision:
-    found: Precision = getattr(getattr(layer, quantizer, None), "precision", FLOAT)
-    return found
+    precision: Precision = getattr(getattr(layer, quantizer, None), "precision", FLOAT)
+    return precision
 
 
 def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[int, ...], ...]:
@@ -206,25 +205,12 @@ def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[in
     if not count_zeros:
         precision = _precision(layer, "weight_quantizer")
         return dense_taps(weight.numel(), len(weight), branches(precision))
+    quantizer: WeightQuantizer | None = getattr(layer, "weight_quantizer", None)
     with torch.no_grad():
-        used = _used(layer, weight)
+        used = quantizer.freeze(weight).used if quantizer else (weight != 0).unsqueeze(0)
         taps = used.flatten(2).sum(-1)  # [branches, kernels, D] -> [branches, kernels]
         chained = (taps - 1).clamp(min=0)
     return tuple(taps.sum(1).tolist()), tuple(chained.sum(1).tolist())
-
-
-def _used(layer: nn.Module, weight: Tensor) -> Tensor:
-    """Which weights are not zero, [branches, *weight.shape]."""
-    quantizer: WeightQuantizer | None = getattr(layer, "weight_quantizer", None)
-    if quantizer is None:
-        return (weight != 0)[None]
-    if not quantizer.precision.is_branched:
-        with evaluating(quantizer):  # the code of a zero weight need not be zero
-            hard: Tensor = quantizer(weight)
-        return (hard != 0)[None]
-    codes = quantizer.codes(weight) != 0
-    # A method may need more codes than it has branches, one for each sign, say.
-    return codes if len(codes) == quantizer.precision.size else codes.any(0, keepdim=True)
 
 
 def branches(precision: Precision) -> int:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from dbq.model.roles import WeightLayer
-from dbq.quantizers.inputs import BatchNorm
+from dbq.quantizers.contract import BatchNorm
 
 # Ops are named by module class, function, or method name, whichever the graph shows.
 Op = type[nn.Module] | Callable[..., Any] | str
