@@ -39,7 +39,7 @@ class PreparedLayer:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `prepare` did; print it to see a table."""
+    """What `prepare` did; prints as a table."""
 
     plan: str
     layers: tuple[PreparedLayer, ...]
@@ -62,7 +62,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     """Quantize `model` in place by `plan`: a Plan, the name of a shipped one, or a .toml path.
 
     `example_input` is a tensor (or a tuple of them) the model runs on; it shows the order and
-    shapes of the layers, nothing is fitted to it.
+    shapes of the layers. Nothing is fitted to it.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
     ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
@@ -133,7 +133,7 @@ def _layers_to_prepare(
 
 
 def _check_names(model: nn.Module, plan: Plan) -> None:
-    """Every layer the plan names must exist, and be of a kind that does what the plan asks."""
+    """Every layer the plan names must exist and be of a kind that the plan's rule can quantize."""
     modules = dict(model.named_modules())
     for name, rule in plan.names.items():
         if name not in modules:
@@ -147,12 +147,12 @@ def _check_names(model: nn.Module, plan: Plan) -> None:
 def _neighbours(
     model: nn.Module, notes: list[str]
 ) -> tuple[dict[str, Source], dict[str, BatchNorm]]:
-    """What stands in front of each layer, and the batch norm behind it."""
+    """The source of each layer's input, and the batch norm that reads its output."""
     try:
         graph = trace(model)
         return input_sources(model, graph), batch_norms_behind(model, graph)
     except Exception as error:
-        # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
+        # Tracing runs the user's own forward on symbolic values, which can raise anything.
         notes.append(
             f"the model cannot be traced ({first_line(error)[:100]}): "
             "inputs are clipped by signed running range"

@@ -33,7 +33,14 @@ from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.frozen import Branches
-from dbq.quantizers.tensors import columns, keep_nan, per_kernel, sorted_levels, working_type
+from dbq.quantizers.tensors import (
+    columns,
+    keep_nan,
+    per_kernel,
+    sorted_levels,
+    sum_branches,
+    working_type,
+)
 
 # The ratio alpha_j / alpha_{j+1} that fixes the order in which levels are listed. Any value in the
 # paper's region (1, 2) gives its order for B = 2; 1.5 is where trained networks end up.
@@ -85,7 +92,7 @@ class BranchQuantizer(WeightQuantizer):
     def forward(self, weight: Tensor) -> Tensor:
         if self.training:
             return self._soft(weight).reshape(weight.shape).to(weight.dtype)
-        return keep_nan(weight, self.freeze(weight).weight)
+        return keep_nan(weight, self._hard(weight).reshape(weight.shape))
 
     def _soft(self, weight: Tensor) -> Tensor:
         dtype = working_type(weight)
@@ -99,13 +106,21 @@ class BranchQuantizer(WeightQuantizer):
             self.level_codes,
         )
 
+    def _hard(self, weight: Tensor) -> Tensor:
+        """The frozen weight, K x D, from its levels: a third of the time it takes from all codes."""
+        scales = self._scales(weight)
+        levels = sum_branches(self._ordered_level_codes().to(scales).unbind(0), scales)  # K x N
+        return levels.gather(1, self._level_index(weight))
+
     def freeze(self, weight: Tensor) -> Branches:
-        """Codes by hard thresholds; the scale of a branch is |gamma_2 alpha_j|, largest first."""
         index, of_level = self._level_index(weight), self._ordered_level_codes()
         codes = of_level.gather(2, index.expand(len(of_level), *index.shape))
+        return Branches(codes.reshape(-1, *weight.shape), self._scales(weight))
+
+    def _scales(self, weight: Tensor) -> Tensor:
+        """The scale of each branch, |gamma_2 alpha_j|, K x B, largest first."""
         dtype = working_type(weight)
-        scales = ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
-        return Branches(codes.reshape(-1, *weight.shape), scales)
+        return ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
 
     @torch.no_grad()
     def _level_index(self, weight: Tensor) -> Tensor:
