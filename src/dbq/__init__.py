@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from dbq.errors import DbqError
     from dbq.lowering.lower import lower
     from dbq.model.calibration import calibrate
-    from dbq.model.decomposition import Branches, branches
+    from dbq.model.decomposition import branches
     from dbq.model.param_groups import param_groups
     from dbq.model.preparation import Summary, prepare
     from dbq.model.schedule import TemperatureSchedule, set_progress
     from dbq.networks.table import create_model
     from dbq.plans.plan import LayerPlan, Plan
     from dbq.plans.shipped import PLANS, load_plan
+    from dbq.quantizers.frozen import Branches
 
 _HOME = {
-    "Branches": "dbq.model.decomposition",
+    "Branches": "dbq.quantizers.frozen",
     "branches": "dbq.model.decomposition",
     "search_plan": "dbq.costs.bit_search",
     "calibrate": "dbq.model.calibration",

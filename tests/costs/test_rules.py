@@ -20,6 +20,7 @@ from dbq.experiments.paper.tables import network_rows
 from dbq.plans.plan import FLOAT_LAYER, LayerPlan, Plan
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import PLANS, uniform_plan
+from dbq.quantizers.frozen import Branches, FixedPoint
 
 FLOAT_ENDS = {"first": FLOAT_LAYER, "last": FLOAT_LAYER}
 
@@ -106,8 +107,11 @@ class WeightCodes(nn.Module):
         self.precision = Precision.parse(precision)
         self.alpha = nn.Parameter(torch.ones(5))  # must not be counted
 
-    def forward(self, weight: Tensor) -> Tensor:
-        return self.codes(weight).sum(0)
+    def freeze(self, weight: Tensor) -> Branches | FixedPoint:
+        codes = self.codes(weight)
+        if self.precision.is_branched:
+            return Branches(codes, torch.ones(len(weight), len(codes)))
+        return FixedPoint(codes[0], torch.ones(len(weight)))
 
     def codes(self, weight: Tensor) -> Tensor:
         branches = self.precision.size if self.precision.is_branched else 1

@@ -9,8 +9,10 @@ import torch
 from torch import nn
 
 import dbq
-from dbq.errors import DbqError
-from dbq.quantizers.inputs import Follower, RunningClip
+from dbq.errors import DbqError, LoweringError
+from dbq.plans.plan import Clip
+from dbq.quantizers.contract import InputQuantizer
+from dbq.quantizers.inputs import RunningClip
 
 IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
 
@@ -118,28 +120,28 @@ class TestCalibrate:
         assert net[1].momentum == 0.1
 
 
-class TestFollowers:
-    """What `calibrate` does to each rule for activations that looks at the batches."""
+class TestInputQuantizers:
+    """What `calibrate` does to each rule for activations that observes the batches."""
 
     @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
-    def test_forgotten_if_estimated_and_kept_if_learned(self, clip: dbq.plan.Clip) -> None:
+    def test_forgotten_if_estimated_and_kept_if_learned(self, clip: Clip) -> None:
         net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.ReLU(), nn.Conv2d(8, 4, 1))
         dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
-        followers = [m for m in net.modules() if isinstance(m, Follower)]
-        assert [m.is_learned for m in followers] == [False, clip == "lsq"]  # the image has a range
-        assert not any(m.has_seen for m in followers)
+        quantizers = [m for m in net.modules() if isinstance(m, InputQuantizer)]
+        assert [m.is_learned for m in quantizers] == [False, clip == "lsq"]  # the image has a range
+        assert not any(m.has_seen for m in quantizers)
         dbq.calibrate(net, [IMAGE])
-        assert all(m.has_seen for m in followers)
-        once = [copy.deepcopy(m.state_dict()) for m in followers]
+        assert all(m.has_seen for m in quantizers)
+        once = [copy.deepcopy(m.state_dict()) for m in quantizers]
         dbq.calibrate(net, [5 * IMAGE])
-        for follower, state in zip(followers, once, strict=True):
+        for quantizer, state in zip(quantizers, once, strict=True):
             for key, value in state.items():
-                moved = not torch.equal(follower.state_dict()[key], value)
-                assert moved is not follower.is_learned, key
-        assert {m.momentum for m in followers} == {0.1}
+                moved = not torch.equal(quantizer.state_dict()[key], value)
+                assert moved is not quantizer.is_learned, key
+        assert {m.momentum for m in quantizers} == {0.1}
 
     @pytest.mark.parametrize("clip", ["range", "lqnet", "lsq"])
-    def test_an_error_leaves_them_as_they_were(self, clip: dbq.plan.Clip) -> None:
+    def test_an_error_leaves_them_as_they_were(self, clip: Clip) -> None:
         net = network()
         dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
         before = copy.deepcopy(net.state_dict())
@@ -147,3 +149,19 @@ class TestFollowers:
             dbq.calibrate(net, [IMAGE, "no batch"])
         for key, value in net.state_dict().items():
             assert torch.equal(value, before[key]), key
+
+    @pytest.mark.parametrize("clip", ["range", "lsq"])
+    def test_a_tensor_of_zeros_has_been_seen(self, clip: Clip) -> None:
+        """A dead ReLU in front of a layer: once calibrated, the network deploys."""
+        net = nn.Sequential(nn.Conv2d(3, 8, 12), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4))
+        with torch.no_grad():
+            net[0].weight.zero_()
+            net[0].bias.fill_(-1.0)
+        dbq.prepare(net, dbq.Plan("p", default=dbq.LayerPlan.of(8, 8), clip=clip), IMAGE)
+        with pytest.raises(LoweringError, match=r"^0"):
+            dbq.lower(net, IMAGE)
+        dbq.calibrate(net, [IMAGE, 2 * IMAGE])
+        state = net.state_dict()
+        assert dbq.lower(net, IMAGE).operations
+        net.load_state_dict(state)
+        assert dbq.lower(net, IMAGE).operations

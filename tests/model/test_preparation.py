@@ -68,7 +68,7 @@ def test_roles_sources_and_signs() -> None:
     assert summary.notes == ()
     clip = clip_of(net, "pw")
     assert isinstance(clip, BatchNormClip)
-    assert clip._batch_norm[0] is net.dw_bn
+    assert clip.batch_norm is net.dw_bn
 
 
 def test_relu6_rule_and_relu6_cap() -> None:
@@ -303,7 +303,7 @@ def test_deepcopy_and_pickle_follow_the_copys_batch_norm() -> None:
     dbq.prepare(net, "dbq-2t-4", IMAGE)
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert torch.equal(net.eval()(IMAGE), twin.eval()(IMAGE))
-        assert clip_of(twin, "pw")._batch_norm[0] is twin.dw_bn
+        assert clip_of(twin, "pw").batch_norm is twin.dw_bn
         assert twin.dw_bn is not net.dw_bn
 
 

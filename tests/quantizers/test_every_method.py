@@ -3,85 +3,99 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from typing import NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import dbq
+from dbq.costs.rules import plan_cost
 from dbq.deploy import reference
-from dbq.errors import LoweringError, WeightsError
+from dbq.errors import LoweringError
 from dbq.experiments.comparison.comparison import precisions
 from dbq.plans.plan import CLIPS, LayerPlan, Plan
+from dbq.plans.precision import Precision
 from dbq.quantizers.contract import WeightQuantizer
-from dbq.quantizers.dbq.branch import recompose
-from dbq.quantizers.levels import LevelQuantizer, look_up
-from dbq.quantizers.table import INPUT_QUANTIZERS, QUANTIZERS, weight_quantizer
+from dbq.quantizers.frozen import FixedPoint, Levels
+from dbq.quantizers.table import INPUT_QUANTIZERS, QUANTIZERS
+from tests.quantizers.contract import CHECKS, Make
 
-CASES = [(method, precision) for method in QUANTIZERS for precision in precisions(method)]
 IMAGES = torch.randn(16, 3, 8, 8, generator=torch.Generator().manual_seed(5))
 LABELS = torch.arange(16) % 10
 
 
-def weights(dtype: torch.dtype = torch.float32) -> Tensor:
-    """Ordinary kernels, one of zeros, one of equal weights."""
-    torch.manual_seed(11)
-    w = torch.randn(6, 4, 3, 3, dtype=dtype) / 6
-    w[1], w[2] = 0, 0.2
-    return w
+class Case(NamedTuple):
+    method: str
+    precision: str
+    option: str = ""  # a yes-or-no option that is not at its default
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self))
+
+    @property
+    def options(self) -> dict[str, bool]:
+        defaults = inspect.signature(QUANTIZERS[self.method][1]).parameters
+        return {self.option: not defaults[self.option].default} if self.option else {}
+
+    def make(self, kernels: int) -> WeightQuantizer:
+        make = QUANTIZERS[self.method][1]
+        return make(Precision.parse(self.precision), kernels, **self.options)
+
+    @property
+    def plan(self) -> Plan:
+        chosen = LayerPlan.of(self.precision, 8, self.method, **self.options)
+        return Plan("mine", default=chosen)
 
 
-def quantizer_of(method: str, precision: str, weight: Tensor) -> WeightQuantizer:
-    made = weight_quantizer(LayerPlan.of(precision, method=method), weight)
-    assert made is not None
-    return made
+def cases() -> list[Case]:
+    """Every method in its sizes (of bits, the least, one between and the most) and its options."""
+    found = []
+    for method, (kind, make) in QUANTIZERS.items():
+        sizes = ["2b", "4b", "8b"] if kind == "fixed" else precisions(method)
+        parameters = inspect.signature(make).parameters.values()
+        found += [Case(method, size) for size in sizes]
+        found += [Case(method, sizes[-1], p.name) for p in parameters if type(p.default) is bool]
+    return found
 
 
-def decoded(quantizer: WeightQuantizer, weight: Tensor) -> Tensor:
-    codes = quantizer.codes(weight)
-    assert codes.dtype == torch.int8
-    if isinstance(quantizer, LevelQuantizer):
-        levels = quantizer.levels(weight)
-        assert levels.shape[1] <= 2**quantizer.precision.size
-        return look_up(codes, levels)
-    scales = quantizer.scales(weight)
-    assert scales.shape == (len(weight), len(codes))
-    assert (scales >= 0).all()
-    if quantizer.precision.is_branched:
-        assert set(codes.unique().tolist()) <= {-1, 0, 1}
-    return recompose(codes, scales)
+CASES = cases()
+all_cases = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-@pytest.mark.parametrize(("method", "precision"), CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_eval_is_what_the_codes_say(method: str, precision: str, dtype: torch.dtype) -> None:
-    w = weights(dtype)
-    quantizer = quantizer_of(method, precision, w).eval()
-    hard = quantizer(w)
-    assert hard.dtype == dtype
-    assert hard.shape == w.shape
-    assert torch.equal(hard, decoded(quantizer, w))
-    assert torch.equal(hard, quantizer(w)), "eval() leaves no trace"
+@all_cases
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_contract(check, case: Case) -> None:
+    make: Make = case.make
+    check(make)
 
 
-@pytest.mark.parametrize(("method", "precision"), CASES)
-def test_gradients_are_finite_and_reach_the_weight(method: str, precision: str) -> None:
-    w = weights().requires_grad_()
-    quantizer = quantizer_of(method, precision, w).train()
-    quantizer(w).square().sum().backward()
-    assert w.grad is not None
-    assert w.grad[0].abs().sum() > 0
-    for parameter in (w, *quantizer.parameters()):
-        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
+# Old checkpoints load only as long as these names stay.
+STATE = {
+    "dbq": {"alpha", "gamma_1", "gamma_2", "t", "temperature"},
+    "lqnet": {"basis"},
+    "ttq": {"W_p", "W_n", "units"},
+    "lsq": {"step"},
+    "qnet": {"alpha", "beta", "thresholds", "temperature"},
+    "rq": {"log_alpha", "log_sigma"},
+    "mixed": {"d", "q_max"},
+}
+INPUT_STATE = {"range": {"clip.limit"}, "pact": {"clip.alpha"}, "lsq": {"step"}, "lqnet": {"basis"}}
 
 
-@pytest.mark.parametrize("method", QUANTIZERS)
-def test_weights_that_are_no_numbers_are_refused(method: str) -> None:
-    w = weights()
-    w[3, 0, 0, 0] = torch.nan
-    with pytest.raises(WeightsError, match="kernel 3"):
-        quantizer_of(method, precisions(method)[-1], w)
+@all_cases
+def test_names_in_a_state_dict_stay(case: Case) -> None:
+    assert set(case.make(3).state_dict()) == STATE.get(case.method, set())
+
+
+@pytest.mark.parametrize("rule", CLIPS)
+def test_names_in_a_state_dict_of_inputs_stay(rule: str) -> None:
+    net = network()
+    dbq.prepare(net, Plan("mine", default=LayerPlan.of(8, 8), clip=rule), IMAGES)  # type: ignore[arg-type]
+    assert set(net[0].input_quantizer.state_dict()) == {"clip.limit"}, "the image has a range"
+    assert set(net[3].input_quantizer.state_dict()) == INPUT_STATE.get(rule, set())
 
 
 # -- in a network -----------------------------------------------------------------------------------
@@ -97,11 +111,10 @@ def network() -> nn.Sequential:
     )  # fmt: skip
 
 
-def prepared(method: str, precision: str) -> nn.Sequential:
+def prepared(case: Case) -> nn.Sequential:
     net = network()
     net(IMAGES)
-    plan = Plan("mine", default=LayerPlan.of(precision, 8, method))
-    dbq.prepare(net, plan, IMAGES)
+    dbq.prepare(net, case.plan, IMAGES)
     return net
 
 
@@ -117,36 +130,36 @@ def step(net: nn.Module, seed: int) -> float:
     return float(loss.detach())
 
 
-@pytest.mark.parametrize(("method", "precision"), CASES)
-def test_state_is_saved_and_resumed(method: str, precision: str) -> None:
-    net = prepared(method, precision)
+@all_cases
+def test_state_is_saved_and_resumed(case: Case) -> None:
+    net = prepared(case)
     for seed in range(3):
         step(net, seed)
-    other = prepared(method, precision)
+    other = prepared(case)
     other.load_state_dict(copy.deepcopy(net.state_dict()))
     assert torch.equal(other.eval()(IMAGES), net.eval()(IMAGES))
     assert step(net, 9) == step(other, 9)
     assert torch.equal(other.eval()(IMAGES), net.eval()(IMAGES))
 
 
-@pytest.mark.parametrize(("method", "precision"), CASES)
-def test_costs_follow_the_precision(method: str, precision: str) -> None:
-    net = prepared(method, precision)
-    found = dbq.cost(net, IMAGES)
-    plan = Plan("mine", default=LayerPlan.of(precision, 8, method))
-    if method != "mixed":  # whose precision is what it learned
-        dense = dbq.costs.plan_cost(network(), IMAGES, plan).total
-        assert (found.total.C_C, found.total.C_M) == (dense.C_C, dense.C_M)
-    assert found.total.C_S <= found.total.C_C
+@all_cases
+def test_costs_follow_the_precision(case: Case) -> None:
+    net = prepared(case)
+    total = dbq.cost(net, IMAGES).total
+    if net[0].weight_quantizer.learned_bits() is None:
+        dense = plan_cost(network(), IMAGES, case.plan).total
+        assert (total.C_C, total.C_M) == (dense.C_C, dense.C_M)
+    assert total.C_S <= total.C_C
 
 
-@pytest.mark.parametrize(("method", "precision"), CASES)
-def test_branches_and_fixed_point_deploy(method: str, precision: str) -> None:
-    """The integer program computes what the network does; `lower` itself refuses more than a code."""
-    net = prepared(method, precision)
+@all_cases
+def test_branches_and_fixed_point_deploy(case: Case) -> None:
+    """The integer program computes what the network does; what the engine cannot run is refused."""
+    net = prepared(case)
     dbq.calibrate(net, [IMAGES])
-    quantizer = net[0].weight_quantizer
-    if isinstance(quantizer, LevelQuantizer) or (method == "iao"):
+    frozen = net[0].weight_quantizer.freeze(net[0].weight)
+    has_zero_point = isinstance(frozen, FixedPoint) and frozen.zeros is not None
+    if isinstance(frozen, Levels) or has_zero_point:
         with pytest.raises(LoweringError, match=r"^0"):
             dbq.lower(net, IMAGES)
         return
@@ -177,10 +190,9 @@ def test_rules_for_activations_train_and_are_resumed(rule: str) -> None:
     assert step(net, 9) == step(other, 9)
     calibrated = made()
     dbq.calibrate(calibrated, [IMAGES[:8], IMAGES[8:]])
-    known = calibrated[3].input_quantizer.state_dict()
-    assert all(value.any() for value in known.values()), "seen without being trained"
-    if rule == "lqnet":
-        with pytest.raises(LoweringError, match="levels of a table"):
+    assert calibrated[3].input_quantizer.has_seen, "seen without being trained"
+    if net[3].input_quantizer.grid() is None:
+        with pytest.raises(LoweringError, match=r"^3"):
             dbq.lower(net, IMAGES)
     else:
         assert dbq.lower(net, IMAGES).operations

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.inputs import BatchNormClip, ConstantClip, InputQuantizer, RunningClip
+from dbq.quantizers.inputs import BatchNormClip, ClippedInput, ConstantClip, RunningClip
 
 
 def by_hand(x: float, clip: float, bits: int, signed: bool) -> float:
@@ -17,11 +17,11 @@ def by_hand(x: float, clip: float, bits: int, signed: bool) -> float:
     return step * round(max(low * step, min(clip, x)) / step)
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("signed", [True, False])
 def test_values_and_gradient(bits: int, signed: bool) -> None:
     clip = 2.5
-    quantizer = InputQuantizer(Precision("fixed", bits), signed, ConstantClip(clip))
+    quantizer = ClippedInput(Precision("fixed", bits), signed, ConstantClip(clip))
     x = torch.linspace(-4, 4, 2001) + 1e-4  # no value on a rounding tie
     x = x if signed else x.relu()
     x.requires_grad_()
@@ -36,7 +36,7 @@ def test_values_and_gradient(bits: int, signed: bool) -> None:
 
 
 def test_half_precision_is_rounded_in_float32() -> None:
-    quantizer = InputQuantizer(Precision("fixed", 8), False, ConstantClip(6.0))
+    quantizer = ClippedInput(Precision("fixed", 8), False, ConstantClip(6.0))
     x = (7 * torch.rand(1000)).bfloat16()
     assert torch.equal(quantizer(x), quantizer(x.float()).bfloat16())
 
@@ -89,20 +89,36 @@ class TestBatchNormRule:
 
 
 class TestRunningRange:
+    def quantizer(self, momentum: float = 0.25) -> ClippedInput:
+        quantizer = ClippedInput(Precision("fixed", 8), True, RunningClip())
+        quantizer.momentum = momentum
+        return quantizer
+
     def test_first_batch_sets_then_moves(self) -> None:
-        clip = RunningClip().train()
-        clip.momentum = 0.25
-        assert clip(torch.tensor([-4.0, 2.0])) == 4.0
-        assert clip(torch.tensor([8.0])) == 5.0  # 4 + 0.25 * (8 - 4)
-        clip.eval()
-        assert clip(torch.tensor([100.0])) == 5.0, "frozen in eval"
+        quantizer = self.quantizer().train()
+        for batch, clip in (([-4.0, 2.0], 4.0), ([8.0], 5.0)):  # 4 + 0.25 * (8 - 4)
+            assert float(quantizer(torch.tensor(batch)).abs().max()) == pytest.approx(clip)
+            assert quantizer.grid().scale * 127 == pytest.approx(clip)
+        assert float(quantizer.eval()(torch.tensor([100.0]))) == pytest.approx(5), "frozen in eval"
 
     def test_own_range_until_something_was_seen(self) -> None:
-        clip = RunningClip().eval()
-        assert clip(torch.tensor([-3.0])) == 3.0
-        assert clip(torch.tensor([7.0])) == 7.0
-        assert clip.limit == 0
+        quantizer = self.quantizer().eval()
+        for largest in (-3.0, 7.0):
+            assert float(quantizer(torch.tensor([largest]))) == pytest.approx(largest)
+        assert not quantizer.has_seen
+        quantizer.train()(torch.zeros(0, 4))
+        assert not quantizer.has_seen, "nothing was in it"
 
-    def test_all_zero_input(self) -> None:
-        quantizer = InputQuantizer(Precision("fixed", 8), True, RunningClip()).train()
+    def test_zeros_are_seen_and_the_next_batch_replaces_them(self) -> None:
+        quantizer = self.quantizer().train()
         assert torch.equal(quantizer(torch.zeros(4)), torch.zeros(4))
+        saved = self.quantizer()
+        saved.load_state_dict(quantizer.state_dict())
+        assert quantizer.has_seen
+        assert saved.has_seen, "a state dict remembers it"
+        assert quantizer.eval()(torch.tensor([5.0])) < 1e-5, "eval() uses what was seen"
+        assert float(quantizer.train()(torch.tensor([5.0]))) == pytest.approx(5)
+        assert quantizer(torch.zeros(4)).abs().max() == 0
+        assert quantizer.clip.limit == 3.75, "from here on, zeros count as any other batch"
+        quantizer.reset()
+        assert not quantizer.has_seen

@@ -1,4 +1,4 @@
-"""Assignment: a plan, and given sparsities, put on the rows of a float model's census."""
+"""Assignment: applies a plan, and given sparsities, to the rows of a float model's census."""
 
 from __future__ import annotations
 

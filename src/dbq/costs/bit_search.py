@@ -5,13 +5,13 @@ epoch, takes the accuracy as reward, and repeats that hundreds of times. We sear
 
 1. The harm of b bits in layer l is D_l(b) = mean KL(p || p_l,b), where p are the class probabilities of
    the float network on some images and p_l,b those with only the weights of layer l at b bits.
-2. Harms are taken to add up, and so do all our costs. What is left is a multiple-choice knapsack, and
-   we descend: from the most bits everywhere, take again and again the step with the least additional
-   harm for each unit of cost saved, until the budget is met.
+2. Harms are assumed to add up, as all our costs do. That makes it a multiple-choice knapsack, which we
+   solve greedily: starting with the most bits everywhere, repeatedly take the step with the least
+   additional harm per unit of cost saved, until the budget is met.
 
-That is deterministic, needs one forward pass for each layer and width (minutes, not days), no labels and
-no training. What it cannot see is how well a layer recovers when it is trained. Only bits of weights
-are searched; inputs keep the plan's.
+This is deterministic and needs one forward pass for each layer and width (minutes, not days), no labels
+and no training. It cannot see how well a layer recovers when it is trained. Only the bits of weights are
+searched; inputs keep the plan's.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def search_plan(
 
 
 def descend(harms: Table, costs: Table, budget: float) -> dict[str, int] | None:
-    """Bits for each layer, at most `budget` in all; None if that cannot be.
+    """Bits for each layer with a total cost of at most `budget`; None if that is impossible.
 
     >>> harms = {"a": {8: 0.0, 4: 1.0}, "b": {8: 0.0, 4: 3.0}}
     >>> descend(harms, {"a": {8: 8, 4: 4}, "b": {8: 8, 4: 4}}, budget=12)
@@ -120,25 +120,25 @@ def harm(model: nn.Module, images: Tensor, plan: Plan, layers: Mapping[str, int]
                 assert quantizer is not None
                 try:
                     weight.copy_(quantizer.eval()(kept))
-                    found = F.log_softmax(model(images), dim=1)
+                    narrowed = F.log_softmax(model(images), dim=1)
                 finally:
                     weight.copy_(kept)
-                distance = F.kl_div(found, truth, reduction="batchmean", log_target=True)
+                distance = F.kl_div(narrowed, truth, reduction="batchmean", log_target=True)
                 table[name][bits] = float(distance)
     return table
 
 
 def _layers(rows: Iterable[Row], plan: Plan) -> dict[str, int]:
     """The plan's fixed-point layers, and their bits."""
-    found = {}
+    layers = {}
     for row in rows:
         if isinstance(row, LayerRow):
             weight = plan.choose(row.name, row.role).weight
             if weight.kind == "fixed":
-                found[row.name] = weight.size
-    if not found:
+                layers[row.name] = weight.size
+    if not layers:
         raise PlanError(f"plan {plan.name} has no fixed-point layer whose bits could be searched")
-    return found
+    return layers
 
 
 def _costs(rows: tuple[Row, ...], plan: Plan, layers: Mapping[str, int], metric: Metric) -> Table:

@@ -1,4 +1,4 @@
-"""The census: what one image makes a model do, as rows that the cost rules can be applied to."""
+"""The census: what a model computes for one image, as rows that the cost rules apply to."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from dbq.costs.watch import Events, Pooled, Ran, watch
-from dbq.model.modes import evaluating
 from dbq.model.roles import WeightLayer, role_of
 from dbq.plans.plan import Role
 from dbq.plans.precision import FLOAT, Precision
 from dbq.quantizers.contract import WeightQuantizer
 
-# Submodules whose parameters only say how a weight is made; rule 3 counts none of them.
+# Submodules whose parameters only determine other weights; rule 3 counts none of them.
 MAKES_WEIGHTS = {"weight_quantizer", "input_quantizer", "parametrizations"}
 
 
@@ -26,7 +25,7 @@ class LayerRow:
 
     `nonzero` and `chained` have an entry for each branch (one for float and fixed point), summed
     over the kernels: the weights D' that are not zero, and the additions max(D' - 1, 0) that chain
-    them. They are whole numbers when counted, not when they come from an average sparsity.
+    them. They are whole numbers if counted, but not if they come from an average sparsity.
     Executions after the first have `stored` False: parameters count once.
     """
 
@@ -61,7 +60,7 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class NormRow:
-    """One execution of a batch norm; it can be folded into a layer if it `follows_layer`."""
+    """One execution of a batch norm; it can be folded if it `follows_layer`."""
 
     name: str
     elements: int
@@ -80,7 +79,7 @@ class PoolRow:
 
 @dataclass(frozen=True)
 class ParamRow:
-    """A parameter of none of the layers above."""
+    """A parameter that belongs to none of the layers above."""
 
     name: str
     params: int
@@ -91,16 +90,16 @@ Row = LayerRow | NormRow | PoolRow | ParamRow
 
 @dataclass(frozen=True)
 class Census:
-    """Rows in order of execution, then what is only stored; and what was seen but has no rule."""
+    """Rows in order of execution, then what is only stored; and operations without a rule."""
 
     rows: tuple[Row, ...]
     not_counted: tuple[str, ...]
 
 
 def take_census(model: nn.Module, example_input: Any, *, count_zeros: bool = True) -> Census:
-    """Run `model` on the first image of `example_input` and write down what it does.
+    """Run `model` on the first image of `example_input` and record what it computes.
 
-    The model is left as it was. `count_zeros=False` takes every weight as non-zero without looking.
+    The model is left unchanged. `count_zeros=False` takes every weight as non-zero.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8, 2))
     >>> [(row.name, type(row).__name__) for row in take_census(net, torch.zeros(5, 3, 3, 3)).rows]
@@ -119,7 +118,7 @@ def dense_taps(weights: int, kernels: int, branches: int) -> tuple[tuple[int, ..
 
 
 class _Ledger:
-    """Turns events into rows; remembers which parameters have been entered."""
+    """Turns events into rows; remembers which parameters have been counted."""
 
     def __init__(self, model: nn.Module, count_zeros: bool) -> None:
         self.model, self.count_zeros = model, count_zeros
@@ -172,13 +171,13 @@ class _Ledger:
         )
 
     def _is_new(self, owner: Tensor | nn.Module) -> bool:
-        """True the first time an object is entered."""
+        """True the first time it is asked about an object."""
         is_new = id(owner) not in self.entered
         self.entered.add(id(owner))
         return is_new
 
     def _enter(self, *parameters: Tensor | None) -> int:
-        """How many parameters these are that were not entered before."""
+        """The number of these parameters that were not counted before."""
         return sum(p.numel() for p in parameters if p is not None and self._is_new(p))
 
     def _other_parameters(self) -> Iterator[ParamRow]:
@@ -192,13 +191,13 @@ class _Ledger:
 
 
 def _makes_its_weight(module: nn.Module) -> bool:
-    """True if the weight is no parameter but made from others (weight norm, parametrizations)."""
+    """True if the weight is computed from other parameters (weight norm, parametrizations)."""
     return isinstance(module, WeightLayer) and "weight" not in module._parameters
 
 
 def _precision(layer: nn.Module, quantizer: str) -> Precision:
-    found: Precision = getattr(getattr(layer, quantizer, None), "precision", FLOAT)
-    return found
+    precision: Precision = getattr(getattr(layer, quantizer, None), "precision", FLOAT)
+    return precision
 
 
 def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[int, ...], ...]:
@@ -206,25 +205,12 @@ def _taps(layer: nn.Module, weight: Tensor, count_zeros: bool) -> tuple[tuple[in
     if not count_zeros:
         precision = _precision(layer, "weight_quantizer")
         return dense_taps(weight.numel(), len(weight), branches(precision))
+    quantizer: WeightQuantizer | None = getattr(layer, "weight_quantizer", None)
     with torch.no_grad():
-        used = _used(layer, weight)
+        used = quantizer.freeze(weight).used if quantizer else (weight != 0).unsqueeze(0)
         taps = used.flatten(2).sum(-1)  # [branches, kernels, D] -> [branches, kernels]
         chained = (taps - 1).clamp(min=0)
     return tuple(taps.sum(1).tolist()), tuple(chained.sum(1).tolist())
-
-
-def _used(layer: nn.Module, weight: Tensor) -> Tensor:
-    """Which weights are not zero, [branches, *weight.shape]."""
-    quantizer: WeightQuantizer | None = getattr(layer, "weight_quantizer", None)
-    if quantizer is None:
-        return (weight != 0)[None]
-    if not quantizer.precision.is_branched:
-        with evaluating(quantizer):  # the code of a zero weight need not be zero
-            hard: Tensor = quantizer(weight)
-        return (hard != 0)[None]
-    codes = quantizer.codes(weight) != 0
-    # A method may need more codes than it has branches, one for each sign, say.
-    return codes if len(codes) == quantizer.precision.size else codes.any(0, keepdim=True)
 
 
 def branches(precision: Precision) -> int:

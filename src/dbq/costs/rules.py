@@ -136,7 +136,7 @@ def _stored_bits(precision: Precision) -> int:
 
 
 def parameters(row: Row) -> int:
-    """How many numbers a row stores; a folded batch norm stores none.
+    """The number of parameters a row stores; a folded batch norm stores none.
 
     >>> parameters(NormRow("bn", elements=10, params=2, follows_layer=True, folded=True))
     0
@@ -297,7 +297,7 @@ def cost(model: nn.Module, example_input: Any, *, fold_bn: bool = False) -> Cost
     """What one inference of `model` costs, float or prepared, as it is now.
 
     The model runs once on the first image of `example_input` (a tensor, or a tuple of arguments)
-    and is left as it was. A layer that runs twice computes twice and is stored once. `fold_bn`
+    and is left unchanged. A layer that runs twice computes twice and is stored once. `fold_bn`
     folds every batch norm that directly follows a weight layer.
 
     >>> from torch import zeros
@@ -317,10 +317,10 @@ def plan_cost(
     sparsity: Sparsity | None = None,
     fold_bn: bool = False,
 ) -> Cost:
-    """What `model` would cost under `plan`, from its shapes alone: nothing is quantized.
+    """What `model` would cost under `plan`, from its shapes alone; nothing is quantized.
 
     `sparsity` gives the share of zero weights by layer name: one number, or one for each branch.
-    Layers without are taken as dense, so that C_S = C_C for them. Works on the meta device too.
+    Other layers count as dense, so that C_S = C_C for them. Works on the meta device too.
 
     >>> from torch import zeros
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 4, 1))

@@ -1,8 +1,8 @@
 """Watch one run of a model: which layers ran on what, and what else computed.
 
-Forward hooks see the layers that the cost rules know. Everything else, functional calls and layers
-of other kinds included, passes the dispatcher as an ATen operation. There it is an average pooling,
-a batch norm, of a sort that the rules leave out (LEFT_OUT), or noted as unknown.
+Forward hooks see the layers that the cost rules cover. Everything else, functional calls and layers
+of other kinds included, passes through the dispatcher as an ATen operation: an average pooling, a batch
+norm, one that the rules leave out (LEFT_OUT), or one that is noted as unknown.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ BATCH_NORMS = (
 class Ran:
     """A weight layer or batch norm that ran; `layer` is None for a batch norm.
 
-    `parameters` are those of a batch norm. `follows_layer`: what was read is the output of a weight
-    layer, as that layer left it.
+    `parameters` are those of a batch norm. `follows_layer`: its input is the unmodified output of a
+    weight layer.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Events:
 def watch(model: nn.Module, example_input: Any) -> Events:
     """Run `model` on the first image of `example_input`; leave no trace in the model.
 
-    A model that refuses a batch of one is run on the whole example, which then is the image.
+    A model that refuses a batch of one is run on the whole example, which then counts as one image.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 1), nn.GroupNorm(2, 8), nn.AdaptiveAvgPool2d(1))
     >>> events = watch(net, torch.zeros(4, 3, 5, 5))
@@ -136,7 +136,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False spares the import of the compiler, seconds long, for a run that is not compiled."""
+        """False avoids importing the compiler, which takes seconds, for a run that is not compiled."""
         return False
 
     def enter(self, module: nn.Module, args: Any) -> None:
@@ -264,7 +264,7 @@ def _first_image(example_input: Any) -> Any:
 
 @contextmanager
 def _unchanged(model: nn.Module) -> Iterator[None]:
-    """Puts buffers and the random state back, for models that change them even in eval mode."""
+    """Restores buffers and the random state, for models that change them even in eval mode."""
     eager = [m for m in model.modules() if not isinstance(m, torch.jit.ScriptModule)]
     before = [(module, dict(module._buffers)) for module in eager]
     values = [(b, b.clone()) for b in model.buffers() if not b.is_meta]
@@ -277,5 +277,7 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
             module._buffers.update(buffers)
         with torch.no_grad():
             for buffer, value in values:
-                if not torch.equal(buffer, value):  # a copy for nothing would upset autograd
+                if not torch.equal(
+                    buffer, value
+                ):  # a needless copy would invalidate saved tensors of autograd
                     buffer.copy_(value)

@@ -22,7 +22,7 @@ from dbq.lowering.site import Site
 from dbq.lowering.values import Anything, Image, Moved, Padded, Value
 from dbq.model.graph import RELU, RELU6, Op, trace
 from dbq.model.layers import QuantConv2d, QuantLinear
-from dbq.quantizers.inputs import BatchNorm
+from dbq.quantizers.contract import BatchNorm
 
 
 class Reader(fx.Interpreter):

@@ -11,18 +11,18 @@ from torch import Tensor, nn
 
 from dbq.errors import DbqError
 from dbq.model.modes import evaluating
-from dbq.quantizers.inputs import BatchNorm, Follower
+from dbq.quantizers.contract import BatchNorm, InputQuantizer
 
 
 @torch.no_grad()
 def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
-    """Estimate batch-norm statistics and running ranges anew; returns the number of batches.
+    """Estimate batch-norm statistics and running ranges again; returns the number of batches.
 
     A batch is an input tensor, or a tuple or list whose first `inputs` elements are the arguments
     of the model (what follows, such as labels, is ignored).
     Quantizing shifts what each batch norm sees; re-estimating undoes the shift without training.
-    Statistics and ranges are plain averages over the batches, weights are hard. What no batch
-    reaches keeps what it had, and an error leaves everything as it was.
+    Statistics and ranges are plain averages over the batches, weights are hard. A layer that no batch
+    reaches keeps its statistics, and an error leaves everything as it was.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
     >>> calibrate(net, [torch.randn(16, 3, 8, 8), torch.randn(16, 3, 8, 8)])
@@ -33,8 +33,8 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
     if isinstance(batches, Tensor):
         raise DbqError("calibrate takes batches, not one tensor: give a list of them, [images]")
     norms = [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]
-    followers = [m for m in model.modules() if isinstance(m, Follower)]
-    before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *followers)]
+    quantizers = [m for m in model.modules() if isinstance(m, InputQuantizer)]
+    before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *quantizers)]
     count = 0
     try:
         with evaluating(model):
@@ -42,13 +42,13 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
                 norm.reset_running_stats()
                 norm.momentum = None  # None means: a plain average
                 norm.train()
-            for follower in followers:
-                if not follower.is_learned:
-                    follower.reset()
-                follower.train()
+            for quantizer in quantizers:
+                if not quantizer.is_learned:
+                    quantizer.reset()
+                quantizer.train()
             for count, batch in enumerate(batches, start=1):
-                for follower in followers:
-                    follower.momentum = 1 / count  # a plain average here too
+                for quantizer in quantizers:
+                    quantizer.momentum = 1 / count  # a plain average here too
                 model(*_arguments(batch, inputs))
             if not count:
                 raise DbqError("calibrate got no batches: give at least one")
@@ -65,7 +65,7 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
 
 
 def _reached(module: nn.Module) -> bool:
-    if isinstance(module, Follower):
+    if isinstance(module, InputQuantizer):
         return module.has_seen
     return bool(module.num_batches_tracked > 0)  # type: ignore[operator]
 

@@ -1,5 +1,5 @@
-"""Reading the graph: which batch norm stands in front of a layer's input, can it be negative, and
-which batch norm reads its output?
+"""Reading the graph: which batch norm precedes a layer's input, whether that input can be negative,
+and which batch norm reads the layer's output.
 
 torch.fx traces the model symbolically; the graph is only read, never rewritten.
 """
@@ -16,27 +16,29 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from dbq.model.roles import WeightLayer
-from dbq.quantizers.inputs import BatchNorm
+from dbq.quantizers.contract import BatchNorm
 
-# Ops are named by module class, function, or method name, whichever the graph shows.
+# An operation is named by module class, function, or method name, whichever the graph shows.
 Op = type[nn.Module] | Callable[..., Any] | str
 
-# Values pass unchanged (moved or selected): range and sign are those of the first argument.
-SELECTING: frozenset[Op] = frozenset(
-    {nn.Identity, nn.Flatten, nn.MaxPool2d, nn.AdaptiveMaxPool2d,
-     nn.ChannelShuffle, nn.PixelShuffle, nn.PixelUnshuffle, nn.ZeroPad2d,
-     F.max_pool2d, F.adaptive_max_pool2d, F.channel_shuffle, F.pixel_shuffle,
-     torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze,
-     torch.chunk, torch.split, torch.clone, operator.getitem,
-     "view", "reshape", "flatten", "permute", "transpose", "contiguous", "squeeze", "unsqueeze",
-     "chunk", "split", "clone", "detach", "expand", "float", "to", "type_as"}
+# What an operation does to the values of its first argument. Lowering builds on the same table.
+UNCHANGED: frozenset[Op] = frozenset({nn.Identity, torch.clone, "contiguous", "clone", "detach"})
+DROPOUT: frozenset[Op] = frozenset({nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d})
+# Elements change places, not values.
+MOVING: frozenset[Op] = frozenset(
+    {nn.Flatten, nn.ChannelShuffle, F.channel_shuffle, operator.getitem, torch.flatten, torch.reshape,
+     torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze, torch.chunk, torch.split,
+     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "chunk", "split"}
 )  # fmt: skip
-
-# The sign stays, the spread does not: a mean is narrower, dropout in training wider. A running range
+# All results are values of the argument (or zeros): its range and sign hold.
+SELECTING: frozenset[Op] = UNCHANGED | MOVING | frozenset(
+    {nn.MaxPool2d, nn.AdaptiveMaxPool2d, nn.PixelShuffle, nn.PixelUnshuffle, nn.ZeroPad2d,
+     F.max_pool2d, F.adaptive_max_pool2d, F.pixel_shuffle, "expand", "float", "to", "type_as"}
+)  # fmt: skip
+# The sign holds, the range does not: a mean is narrower, dropout in training wider. A running range
 # serves these better than the batch norm in front of them.
-SIGN_KEEPING: frozenset[Op] = frozenset(
-    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean",
-     nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d}
+SIGN_KEEPING: frozenset[Op] = DROPOUT | frozenset(
+    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean"}
 )  # fmt: skip
 RELU: frozenset[Op] = frozenset(
     {nn.ReLU, F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_"}
@@ -56,7 +58,7 @@ COMBINING: frozenset[Op] = frozenset(
 
 @dataclass(frozen=True)
 class Source:
-    """Where a tensor comes from: the batch norm right before it if there is one, its cap and sign."""
+    """Where a tensor comes from: the batch norm right before it, if any, and its sign and cap."""
 
     batch_norm: tuple[str, BatchNorm] | None
     signed: bool
@@ -76,7 +78,7 @@ class _LeafTracer(fx.Tracer):
 
 
 def trace(model: nn.Module) -> fx.Graph:
-    """The graph of `model`. Attributes that forward sets are put back."""
+    """The graph of `model`. Attributes that `forward` sets while tracing are restored."""
     before = {module: dict(vars(module)) for module in model.modules()}
     try:
         return _LeafTracer().trace(model)
@@ -89,24 +91,24 @@ def trace(model: nn.Module) -> fx.Graph:
 def input_sources(model: nn.Module, graph: fx.Graph) -> dict[str, Source]:
     """For each weight layer of the graph: the source of its input.
 
-    A layer that is called several times, on tensors of unlike source, gets none.
+    A layer that is called several times, on tensors of different sources, gets none.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
     >>> input_sources(net, trace(net))["3"].batch_norm[0]
     '1'
     """
     modules = dict(model.named_modules())
-    reader = _Reader(graph, modules)
-    found: dict[str, Source] = {}
+    reader = _SourceReader(graph, modules)
+    sources: dict[str, Source] = {}
     for node in graph.nodes:
         if node.op != "call_module" or not isinstance(modules[node.target], WeightLayer):
             continue
         source = reader.source(node.args[0] if node.args else node.kwargs.get("input"))
         name = node.target
-        if name in found and found[name] != source:
-            source = Source(None, signed=found[name].signed or source.signed)
-        found[name] = source
-    return found
+        if name in sources and sources[name] != source:
+            source = Source(None, signed=sources[name].signed or source.signed)
+        sources[name] = source
+    return sources
 
 
 def batch_norms_behind(model: nn.Module, graph: fx.Graph) -> dict[str, BatchNorm]:
@@ -119,17 +121,19 @@ def batch_norms_behind(model: nn.Module, graph: fx.Graph) -> dict[str, BatchNorm
     modules = dict(model.named_modules())
     calls = [node for node in graph.nodes if node.op == "call_module"]
     called = [node.target for node in calls]
-    found = {}
+    behind = {}
     for node in calls:
         if not isinstance(modules[node.target], WeightLayer) or called.count(node.target) > 1:
             continue
         readers = [modules.get(str(user.target)) for user in node.users]
         if len(readers) == 1 and isinstance(readers[0], BatchNorm):
-            found[node.target] = readers[0]
-    return found
+            behind[node.target] = readers[0]
+    return behind
 
 
-class _Reader:
+class _SourceReader:
+    """Walks back from a tensor to what determines its range and its sign."""
+
     def __init__(self, graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
         self.modules = modules
         self.signs: dict[fx.Node, bool] = {}
@@ -146,10 +150,10 @@ class _Reader:
         return name.endswith("_") or in_place_operator or node.kwargs.get("inplace") is True
 
     def _mark_overwritten(self, node: Any) -> None:
-        """A tensor written in place that others read too, and the tensors it is a view of.
+        """Note a tensor that is written in place and read by others too, and the tensors it views.
 
-        Those readers may see the new values, so nothing is known of it. With the writer as its only
-        reader it is as good as a fresh tensor.
+        Those readers may see the new values, so nothing is known about them. If the writer is the only
+        reader, it is as good as a fresh tensor.
         """
         while isinstance(node, fx.Node):
             if len(node.users) > 1:
@@ -162,7 +166,7 @@ class _Reader:
         return node.target if node.op in ("call_function", "call_method") else node.op
 
     def source(self, node: Any) -> Source:
-        """Walk back from a tensor to the batch norm whose range it has, if there is one."""
+        """The batch norm whose range a tensor has, if there is one."""
         signed, cap = self.may_be_negative(node), None
         while isinstance(node, fx.Node):
             if node in self.overwritten:

@@ -1,7 +1,7 @@
 """Quantized layers: quantize own weight, quantize own input, call the float operation.
 
 They are nn.Conv2d and nn.Linear with two more children. The weight stays a float parameter under its
-own state-dict key, so float checkpoints, optimizers and user code go on working.
+own state-dict key, so float checkpoints, optimizers and user code keep working.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dbq.errors import LayerError, WeightsError
-from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 
 
 class _QuantizedLayer(nn.Module):
@@ -21,7 +21,7 @@ class _QuantizedLayer(nn.Module):
 
     weight: Tensor
     weight_quantizer: WeightQuantizer | None
-    input_quantizer: nn.Module | None
+    input_quantizer: InputQuantizer | None
 
     def quantized_weight(self) -> Tensor:
         """The weight the layer computes with: soft in train(), hard in eval()."""
@@ -39,9 +39,9 @@ class _QuantizedLayer(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Load as usual; a float checkpoint, which knows no quantizer, is completed.
+        """Load as usual; to a float checkpoint, which has no quantizers, ours are added.
 
-        Its weights are new to the quantizers, so these are fitted again and ranges forgotten.
+        Its weights are new to the quantizers, so these are fitted again and ranges are reset.
         """
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if prefix + "weight" not in state_dict:
@@ -50,14 +50,13 @@ class _QuantizedLayer(nn.Module):
             child, child_prefix = getattr(self, name), f"{prefix}{name}."
             if child is None or any(key.startswith(child_prefix) for key in state_dict):
                 continue
-            if isinstance(child, WeightQuantizer):
-                try:
+            try:
+                if isinstance(child, WeightQuantizer):
                     child.initialise(self.weight)
-                except WeightsError as error:
-                    raise WeightsError(f"layer {prefix[:-1]}: {error}") from None
-            for module in child.modules():
-                if hasattr(module, "reset"):  # a range, or what a method learned of the tensor
-                    module.reset()
+                else:
+                    child.reset()
+            except WeightsError as error:
+                raise WeightsError(f"layer {prefix[:-1]}: {error}") from None
             state_dict.update(child.state_dict(prefix=child_prefix))
 
 
@@ -94,7 +93,7 @@ def why_not_quantizable(module: nn.Module) -> str | None:
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
     if type(module) not in _QUANTIZED_CLASS:
-        # A subclass has methods of its own, which the quantized class would not have.
+        # A subclass may have methods of its own, which the quantized class would lack.
         other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
         return f"{kind} is {other} Conv2d or Linear"
     if "forward" in vars(module):
@@ -107,12 +106,12 @@ def why_not_quantizable(module: nn.Module) -> str | None:
 def quantize_layer(
     module: nn.Module,
     weight_quantizer: WeightQuantizer | None,
-    input_quantizer: nn.Module | None,
+    input_quantizer: InputQuantizer | None,
 ) -> None:
     """Turn a Conv2d or Linear into its quantized class, in place.
 
-    The object stays the same: whoever holds it, or its parameters and hooks, still does. That
-    keeps shared layers shared and optimizers valid.
+    The object, its parameters and its hooks stay the same, so shared layers stay shared and
+    optimizers valid.
     """
     reason = why_not_quantizable(module)
     if reason:

@@ -1,4 +1,4 @@
-"""Modes: eval mode for the length of a block."""
+"""Modes: eval mode for the duration of a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside the block; every module gets its own mode back afterwards."""
+    """Eval mode inside the block; afterwards every module is back in the mode it had."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""param_groups: what an optimizer should decay and what it should not."""
+"""param_groups: which parameters weight decay acts on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from typing import Any
 
 from torch import nn
 
-from dbq.quantizers.contract import WeightQuantizer
-from dbq.quantizers.inputs import InputQuantizer
+from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 
 
 def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups for any torch optimizer: network parameters, and quantizer parameters undecayed.
 
-    Decay pulls weights towards zero; thresholds and scales have no reason to go there. Clips that a
-    method wants to be decayed (PACT's) are.
+    Decay pulls weights towards zero; thresholds and scales have no reason to go there. Input
+    quantizers may ask for decay (PACT does, for its clip).
 
     >>> from dbq.model.preparation import prepare
     >>> import torch
@@ -26,8 +25,8 @@ def param_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     of_quantizers = {
         id(parameter)
         for module in model.modules()
-        if isinstance(module, WeightQuantizer | InputQuantizer)
-        and not getattr(module, "decayed", False)
+        if isinstance(module, WeightQuantizer)
+        or (isinstance(module, InputQuantizer) and not module.decays)
         for parameter in module.parameters()
     }
     network = [p for p in model.parameters() if id(p) not in of_quantizers]

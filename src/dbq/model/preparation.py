@@ -18,14 +18,8 @@ from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.model.roles import LayerCall, WeightLayer, layer_calls
 from dbq.plans.plan import LayerPlan, Plan, Role
 from dbq.plans.shipped import load_plan
-from dbq.quantizers.contract import WeightQuantizer
-from dbq.quantizers.inputs import (
-    BatchNorm,
-    BatchNormClip,
-    ConstantClip,
-    InputQuantizer,
-    RunningClip,
-)
+from dbq.quantizers.contract import BatchNorm, InputQuantizer, WeightQuantizer
+from dbq.quantizers.inputs import BatchNormClip, Clip, ClippedInput, ConstantClip, RunningClip
 from dbq.quantizers.table import INPUT_QUANTIZERS, weight_quantizer
 from dbq.support.text import as_text, plain_table
 
@@ -45,7 +39,7 @@ class PreparedLayer:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `prepare` did; print it to see a table."""
+    """What `prepare` did; prints as a table."""
 
     plan: str
     layers: tuple[PreparedLayer, ...]
@@ -68,7 +62,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     """Quantize `model` in place by `plan`: a Plan, the name of a shipped one, or a .toml path.
 
     `example_input` is a tensor (or a tuple of them) the model runs on; it shows the order and
-    shapes of the layers, nothing is fitted to it.
+    shapes of the layers. Nothing is fitted to it.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
     ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
@@ -109,7 +103,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     for call, chosen, source, for_weight, for_input in made:
         if not chosen.is_float:
             quantize_layer(call.module, for_weight, for_input)
-        rows.append(_row(call, chosen, source, for_weight, for_input, plan))
+        rows.append(_row(call, chosen, source, for_weight, for_input))
     return Summary(plan.name, tuple(rows), tuple(notes))
 
 
@@ -139,7 +133,7 @@ def _layers_to_prepare(
 
 
 def _check_names(model: nn.Module, plan: Plan) -> None:
-    """Every layer the plan names must exist, and be of a kind that does what the plan asks."""
+    """Every layer the plan names must exist and be of a kind that the plan's rule can quantize."""
     modules = dict(model.named_modules())
     for name, rule in plan.names.items():
         if name not in modules:
@@ -153,12 +147,12 @@ def _check_names(model: nn.Module, plan: Plan) -> None:
 def _neighbours(
     model: nn.Module, notes: list[str]
 ) -> tuple[dict[str, Source], dict[str, BatchNorm]]:
-    """What stands in front of each layer, and the batch norm behind it."""
+    """The source of each layer's input, and the batch norm that reads its output."""
     try:
         graph = trace(model)
         return input_sources(model, graph), batch_norms_behind(model, graph)
     except Exception as error:
-        # Tracing runs the user's own forward on symbolic values: it can raise anything at all.
+        # Tracing runs the user's own forward on symbolic values, which can raise anything.
         notes.append(
             f"the model cannot be traced ({first_line(error)[:100]}): "
             "inputs are clipped by signed running range"
@@ -168,17 +162,19 @@ def _neighbours(
         return {}, {}
 
 
-def _input_quantizer(chosen: LayerPlan, role: Role, source: Source, plan: Plan) -> nn.Module | None:
+def _input_quantizer(
+    chosen: LayerPlan, role: Role, source: Source, plan: Plan
+) -> InputQuantizer | None:
     if chosen.input.is_float:
         return None
     if plan.clip in INPUT_QUANTIZERS and role != "first":
         return INPUT_QUANTIZERS[plan.clip](chosen.input, source.signed)
-    clip: nn.Module = RunningClip()
+    clip: Clip = RunningClip()
     if source.batch_norm is not None and plan.clip == "bn":
         clip = BatchNormClip(source.batch_norm[1], plan.k, source.signed, source.cap)
     elif source.batch_norm is not None and plan.clip == "relu6" and not source.signed:
         clip = ConstantClip(6.0)
-    return InputQuantizer(chosen.input, source.signed, clip)
+    return ClippedInput(chosen.input, source.signed, clip)
 
 
 def _row(
@@ -186,8 +182,7 @@ def _row(
     chosen: LayerPlan,
     source: Source,
     for_weight: WeightQuantizer | None,
-    for_input: nn.Module | None,
-    plan: Plan,
+    for_input: InputQuantizer | None,
 ) -> PreparedLayer:
     weight = call.module.weight.detach()
     method = f" {chosen.method}" if chosen.method else ""
@@ -197,21 +192,19 @@ def _row(
         shape=tuple(weight.shape),
         weight=f"{chosen.weight}{method}",
         input=str(chosen.input),
-        clip=_clip_label(for_input, source, plan),
+        clip=_clip_label(for_input, source),
         weight_error=None if for_weight is None else weight_error(for_weight, weight),
     )
 
 
-def _clip_label(quantizer: nn.Module | None, source: Source, plan: Plan) -> str:
+def _clip_label(quantizer: InputQuantizer | None, source: Source) -> str:
     if quantizer is None:
         return ""
-    sign = "±" if quantizer.signed else ""
-    if type(quantizer) is not InputQuantizer:
-        return f"{sign}{plan.clip}"
-    if isinstance(quantizer.clip, BatchNormClip):
-        assert source.batch_norm is not None
-        return f"{sign}bn {source.batch_norm[0]}"
-    return "relu6" if isinstance(quantizer.clip, ConstantClip) else f"{sign}range"
+    label = f"{'±' if quantizer.signed else ''}{quantizer.rule}"
+    if quantizer.rule != BatchNormClip.rule:
+        return label
+    assert source.batch_norm is not None
+    return f"{label} {source.batch_norm[0]}"
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""Roles: what part a weight layer plays in a network, read off one run of it.
+"""Roles: the part a weight layer plays in a network, determined by running it once.
 
-Running the model on an example input, with hooks, shows the layers in the order in which they are
-really executed and the shapes they see. It works for every model, traceable or not.
+Running the model on an example input, with hooks, shows in which order the layers are executed and
+which shapes they see. It works for every model, traceable or not.
 """
 
 from __future__ import annotations

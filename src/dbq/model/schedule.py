@@ -1,4 +1,4 @@
-"""Learning rate and temperature, pure functions of the epoch; a fraction is a part of an epoch."""
+"""Learning rate and temperature as pure functions of the epoch, which may be fractional."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ def linear_temperature(epoch: float, start: float, increment: float) -> float:
 
 def soft_quantizers(model: nn.Module) -> list[WeightQuantizer]:
     """The quantizers of a model that have a temperature."""
-    return [
-        quantizer for quantizer in weight_quantizers(model) if hasattr(quantizer, "temperature")
-    ]
+    return [q for q in weight_quantizers(model) if q.temperature is not None]
 
 
 def set_progress(model: nn.Module, progress: float) -> None:
     """Tell every quantizer how far training has come, from 0 to 1.
 
-    Methods that do one layer after another, or freeze statistics half-way, need to know; the others,
-    dbq among them, do not. `dbq train` calls it; in a loop of your own, call it now and then.
+    Methods that quantize one layer after another, or freeze statistics half-way, need to know; the
+    others, dbq among them, do not. `dbq train` calls it; in a loop of your own, call it every epoch or
+    step.
 
     >>> from dbq.plans.plan import LayerPlan, Plan
     >>> from dbq.model.preparation import prepare
@@ -64,7 +63,7 @@ def set_progress(model: nn.Module, progress: float) -> None:
 
 
 def tell_progress(quantizers: list[WeightQuantizer], progress: float) -> None:
-    """`set_progress` for the quantizers of a network, found once."""
+    """`set_progress` for the quantizers of a network, for callers that keep a list of them."""
     peers: dict[type[WeightQuantizer], list[WeightQuantizer]] = {}
     for quantizer in quantizers:
         peers.setdefault(type(quantizer), []).append(quantizer)
@@ -119,7 +118,8 @@ class TemperatureSchedule:
 
     def _apply(self) -> None:
         for quantizer in self.quantizers:
-            quantizer.get_buffer("temperature").fill_(self.temperature)
+            assert quantizer.temperature is not None
+            quantizer.temperature.fill_(self.temperature)
 
     def state_dict(self) -> dict[str, float]:
         return {"start": self.start, "increment": self.increment, "epoch": self.epoch}

@@ -54,6 +54,16 @@ class Precision:
     def is_branched(self) -> bool:
         return self.kind in ("ternary", "binary")
 
+    @property
+    def largest_code(self) -> int:
+        """The largest integer code of symmetric fixed point.
+
+        >>> Precision("fixed", 8).largest_code
+        127
+        """
+        assert self.kind == "fixed"
+        return int(2 ** (self.size - 1) - 1)
+
     @classmethod
     def parse(cls, text: str | int) -> Precision:
         """`float` (or `32b`), `2b` to `8b` (or a bare number), `1T` to `3T`, `1B` to `3B`."""

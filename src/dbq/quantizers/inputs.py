@@ -1,15 +1,16 @@
-"""Activations: where to clip a tensor, and its fixed-point quantizer.
+"""Fixed-point inputs of layers, and the rules that say where they are clipped.
 
     q(x) = s * round(clip(x, 0, c) / s),   s = c / (2^b - 1)          unsigned, after a ReLU
     q(x) = s * round(clip(x, -c, c) / s),  s = c / (2^(b-1) - 1)      signed, otherwise
 
-with the gradient passed where nothing is clipped. One c serves all channels: only then is the dot
-product that follows a fixed-point one. Three rules give c: batch norm (eq. 13), a constant (ReLU6),
-or a running range.
+The gradient passes where nothing is clipped. All channels share one c: only then is the dot product
+that follows a fixed-point one. Three rules give c: batch norm (eq. 13), a constant (ReLU6), or a
+running range.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -17,101 +18,123 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-
-BatchNorm = nn.modules.batchnorm._BatchNorm
+from dbq.quantizers.contract import BatchNorm, Grid, InputQuantizer
 
 SMALLEST_CLIP = 1e-6  # keeps the step positive if a batch norm has died (all beta, gamma <= 0)
 
 
-class BatchNormClip(nn.Module):
+class Clip(nn.Module, ABC):
+    """A rule for c. Those that depend on the batches observe them; the others keep the defaults."""
+
+    rule: str  # the word for it in a plan and in summaries
+
+    @abstractmethod
+    def value(self) -> Tensor:
+        """c as it is known so far, a scalar."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The c to clip `x` with; a rule that has seen nothing yet may fit it to `x`."""
+        return self.value()
+
+    def observe(self, x: Tensor, momentum: float) -> None:
+        """Take a batch into account."""
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether everything it needs to observe has been."""
+        return True
+
+    def reset(self) -> None:
+        """Return to the initial state."""
+
+
+class BatchNormClip(Clip):
     """c = max over channels of beta + k|gamma| (unsigned) or |beta| + k|gamma| (signed).
 
     gamma may be negative, hence the modulus. If y ~ N(beta, gamma^2) in each channel, k = 6 clips
-    one value in a billion at most. Read from the live batch norm at every call, never trained
+    at most one value in a billion. Read from the live batch norm at every call, never trained
     through; `cap` is the 6 of a ReLU6 between the two.
     """
 
+    rule = "bn"
+
     def __init__(self, batch_norm: BatchNorm, k: float, signed: bool, cap: float | None) -> None:
         super().__init__()
-        # In a tuple the batch norm is not a submodule: it lives, and is saved, elsewhere.
+        # In a tuple the batch norm is not a submodule: it is trained and saved elsewhere.
         self._batch_norm = (batch_norm,)
         self.k, self.signed, self.cap = k, signed, cap
 
+    @property
+    def batch_norm(self) -> BatchNorm:
+        return self._batch_norm[0]
+
     @torch.no_grad()
-    def forward(self, x: Tensor) -> Tensor:
-        (batch_norm,) = self._batch_norm
-        if batch_norm.affine:
-            beta = batch_norm.bias.abs() if self.signed else batch_norm.bias
-            clip = (beta + self.k * batch_norm.weight.abs()).max().float()
-        else:
-            clip = torch.tensor(self.k, device=x.device)
+    def value(self) -> Tensor:
+        if not self.batch_norm.affine:
+            return torch.tensor(self.k).clamp(SMALLEST_CLIP, self.cap)
+        beta, gamma = self.batch_norm.bias, self.batch_norm.weight
+        clip = ((beta.abs() if self.signed else beta) + self.k * gamma.abs()).max().float()
         return clip.clamp(SMALLEST_CLIP, self.cap)
 
     def extra_repr(self) -> str:
         return f"k={self.k:g}"
 
 
-class ConstantClip(nn.Module):
+class ConstantClip(Clip):
     """c is a constant, as in ReLU6."""
 
+    rule = "relu6"
     clip: Tensor
 
     def __init__(self, clip: float) -> None:
         super().__init__()
         self.register_buffer("clip", torch.tensor(clip), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def value(self) -> Tensor:
         return self.clip
 
     def extra_repr(self) -> str:
         return f"{float(self.clip):g}"
 
 
-class Follower(nn.Module):
-    """What follows the tensors that pass it in train(), of which `dbq.calibrate` makes it think anew.
+class RunningClip(Clip):
+    """c is a moving average of the largest |x| of each batch.
 
-    `momentum` is the weight of the newest batch. Where batches only give a parameter its first value,
-    `is_learned` says so: that value is then the gradient's, and calibrating leaves it alone.
+    Until a batch has been seen, each tensor is clipped at its own largest value.
     """
 
-    momentum = 0.1
-    is_learned = False
-
-    @property
-    def has_seen(self) -> bool:
-        """Whether any batch has left a trace."""
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Forget all batches."""
-        raise NotImplementedError
-
-
-class RunningClip(Follower):
-    """c follows the largest |x| of the batches seen.
-
-    Until one has been seen, each tensor is clipped at its own largest value.
-    """
-
+    rule = "range"
     limit: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("limit", torch.zeros(()))
 
+    def value(self) -> Tensor:
+        return self.limit.clamp(min=SMALLEST_CLIP)
+
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         if not x.numel():
-            return self.limit.clamp(min=SMALLEST_CLIP)
+            return self.value()
+        # Without a condition on the host, which would make a GPU wait.
+        return torch.where(self.limit > 0, self.limit, self._peak(x)).clamp(min=SMALLEST_CLIP)
+
+    @torch.no_grad()
+    def observe(self, x: Tensor, momentum: float) -> None:
+        if not x.numel():
+            return
+        peak = self._peak(x)
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(peak, dist.ReduceOp.MAX)  # of the batch of all processes
+        moved = torch.lerp(self.limit, peak, momentum)
+        # At SMALLEST_CLIP only zeros have been seen: the first other batch sets the range.
+        self.limit.copy_(torch.where(self.limit > SMALLEST_CLIP, moved, peak))
+        self.limit.clamp_(min=SMALLEST_CLIP)
+
+    def _peak(self, x: Tensor) -> Tensor:
         low, high = x.detach().aminmax()
-        largest = torch.maximum(-low, high).to(self.limit.dtype)
-        if self.training:
-            if dist.is_available() and dist.is_initialized():
-                dist.all_reduce(largest, dist.ReduceOp.MAX)  # of the batch of all processes
-            moved = torch.lerp(self.limit, largest, self.momentum)
-            self.limit.copy_(torch.where(self.limit > 0, moved, largest))
-        clip = torch.where(self.limit > 0, self.limit, largest)
-        return clip.clamp(min=SMALLEST_CLIP)
+        return torch.maximum(-low, high).to(self.limit.dtype)
 
     @property
     def has_seen(self) -> bool:
@@ -121,36 +144,62 @@ class RunningClip(Follower):
         self.limit.zero_()
 
 
-class InputQuantizer(nn.Module):
-    """Fixed-point quantizer of the tensor a layer reads.
-
-    >>> quantizer = InputQuantizer(Precision("fixed", 2), signed=False, clip=ConstantClip(6.0))
-    >>> quantizer(torch.tensor([-1.0, 0.9, 3.5, 9.0]))
-    tensor([0., 0., 4., 6.])
-    """
-
-    def __init__(self, precision: Precision, signed: bool, clip: nn.Module) -> None:
-        super().__init__()
-        self.precision, self.signed = precision, signed
-        self.clip = clip
+class FixedPointInput(InputQuantizer):
+    """Inputs on a grid of 2^b codes, 2^b - 1 if they are signed."""
 
     @property
     def code_range(self) -> tuple[int, int]:
         """Smallest and largest integer code."""
-        bits = self.precision.size
-        return (1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1) if self.signed else (0, 2**bits - 1)
+        largest = self.precision.largest_code
+        return (-largest, largest) if self.signed else (0, 2 * largest + 1)
 
-    def scale(self, x: Tensor) -> Tensor:
-        """The step s between neighbouring codes, a scalar tensor."""
-        step: Tensor = self.clip(x) / self.code_range[1]
-        return step
+    @abstractmethod
+    def scale(self) -> Tensor:
+        """The step s between neighbouring codes as it is known so far, a scalar."""
+
+    @torch.no_grad()
+    def grid(self) -> Grid:
+        return Grid("i8" if self.signed else "u8", float(self.scale()), *self.code_range)
+
+
+class ClippedInput(FixedPointInput):
+    """Fixed-point inputs whose step follows from a clip.
+
+    >>> quantizer = ClippedInput(Precision("fixed", 2), signed=False, clip=ConstantClip(6.0))
+    >>> quantizer(torch.tensor([-1.0, 0.9, 3.5, 9.0]))
+    tensor([0., 0., 4., 6.])
+    """
+
+    clip: Clip
+
+    def __init__(self, precision: Precision, signed: bool, clip: Clip) -> None:
+        super().__init__(precision, signed)
+        self.clip = clip
+
+    @property
+    def rule(self) -> str:
+        return self.clip.rule
+
+    def scale(self) -> Tensor:
+        return self.clip.value() / self.code_range[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = _RoundAndClip.apply(x, self.scale(x), *self.code_range)  # type: ignore[no-untyped-call]
+        if self.training:
+            self.observe(x)
+        clip = self.clip.value() if self.training else self.clip(x)
+        step = clip / self.code_range[1]
+        result: Tensor = _RoundAndClip.apply(x, step, *self.code_range)  # type: ignore[no-untyped-call]
         return result
 
-    def extra_repr(self) -> str:
-        return f"{self.precision} {'signed' if self.signed else 'unsigned'}"
+    def observe(self, x: Tensor) -> None:
+        self.clip.observe(x, self.momentum)
+
+    @property
+    def has_seen(self) -> bool:
+        return self.clip.has_seen
+
+    def reset(self) -> None:
+        self.clip.reset()
 
 
 class _RoundAndClip(torch.autograd.Function):
@@ -167,7 +216,7 @@ class _RoundAndClip(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, scale = ctx.saved_tensors
         low, high = ctx.code_range
-        # One new tensor, written three times: page faults, not arithmetic, are what costs here.
+        # One new tensor, written three times: page faults, not arithmetic, dominate here.
         # Unsigned: x < 0 does not occur after a ReLU, whose own gradient is zero there.
         inside = torch.empty_like(gradients[0])
         torch.le(torch.abs(x) if low < 0 else x, high * scale, out=inside)

@@ -1,4 +1,4 @@
-"""Weight quantizers, one method a file. A new method is a new file and a line in QUANTIZERS."""
+"""All quantizers by name. A new method is one module plus one entry in QUANTIZERS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dbq.errors import PlanError, closest
 from dbq.plans.plan import USUAL_METHOD, LayerPlan, Option
 from dbq.plans.precision import Kind, Precision
-from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.quantizers.fixed import FixedPointQuantizer
 from dbq.quantizers.methods.abcnet import AbcNetQuantizer
@@ -45,8 +45,8 @@ QUANTIZERS: dict[str, tuple[Kind, Callable[..., WeightQuantizer]]] = {
     "uniq": ("fixed", UniqQuantizer),
 }
 
-# the plan's rule for activations -> the method's quantizer of the tensor a layer reads
-INPUT_QUANTIZERS: dict[str, Callable[[Precision, bool], nn.Module]] = {
+# the plan's rule for activations -> the method's quantizer of a layer's input
+INPUT_QUANTIZERS: dict[str, Callable[[Precision, bool], InputQuantizer]] = {
     "pact": PactInputQuantizer,
     "lsq": LsqInputQuantizer,
     "lqnet": LqNetInputQuantizer,
@@ -81,7 +81,7 @@ def weight_quantizer(
 def _check_options(
     method: str, make: Callable[..., WeightQuantizer], options: Mapping[str, Option]
 ) -> None:
-    """Options are the keywords with a default of the quantizer's constructor, and of its type."""
+    """An option must be a keyword of the constructor that has a default, and of its default's type."""
     signature = inspect.signature(make).parameters
     known = {k: p.default for k, p in signature.items() if p.default is not p.empty}
     for name, value in options.items():

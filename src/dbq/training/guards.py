@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dbq.errors import TrainingError
-from dbq.model.decomposition import Branches
+from dbq.quantizers.frozen import Branches
 
 ADVICE = "lower train.rate and train again, or look at what that layer was given"
 

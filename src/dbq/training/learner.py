@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from dbq.data.split import Batch
 from dbq.errors import RecipeError
 from dbq.model.param_groups import param_groups
+from dbq.model.penalty import size_penalty
 from dbq.model.schedule import (
     TemperatureSchedule,
     cosine_rate,
@@ -27,7 +28,6 @@ from dbq.model.schedule import (
     weight_quantizers,
 )
 from dbq.networks.weights import put_state
-from dbq.quantizers.methods.mixed import size_penalty
 from dbq.training.guards import explain_loss
 from dbq.training.order import derive
 from dbq.training.processes.sync_bn import synchronise_batch_norms
@@ -66,9 +66,9 @@ class Learner:
         )
         gpus = [world.device.index] if world.device.type == "cuda" else None
         self.quantizers = weight_quantizers(model)
-        frozen = any(quantizer.freezes for quantizer in self.quantizers)
+        unused = any(quantizer.skips_gradients for quantizer in self.quantizers)
         self.parallel = (
-            DistributedDataParallel(model, device_ids=gpus, find_unused_parameters=frozen)
+            DistributedDataParallel(model, device_ids=gpus, find_unused_parameters=unused)
             if world.is_shared
             else None
         )

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from dbq.errors import WeightsError
 from dbq.plans.precision import Precision
-from dbq.quantizers.dbq.branch import BranchQuantizer, level_codes, recompose
+from dbq.quantizers.dbq.branch import BranchQuantizer, level_codes
+from tests.quantizers.contract import assert_exact
 
 
 def quantizer_for(weight: Tensor, branches: int, init: str = "alternate") -> BranchQuantizer:
@@ -244,16 +245,6 @@ def test_nothing_larger_than_the_weight_is_kept_for_backward(branches: int) -> N
 
 
 # ---------------------------------------------------------------- codes, always exact
-
-
-def assert_exact(quantizer: BranchQuantizer, w: Tensor) -> None:
-    hard = quantizer.eval()(w)
-    codes, scales = quantizer.codes(w), quantizer.scales(w)
-    assert codes.dtype == torch.int8
-    assert codes.shape == (quantizer.precision.size, *w.shape)
-    assert set(codes.unique().tolist()) <= {-1, 0, 1}
-    assert (scales >= 0).all()
-    assert torch.equal(recompose(codes, scales), hard), "recomposed bits differ from eval()"
 
 
 @settings(max_examples=150, deadline=None)

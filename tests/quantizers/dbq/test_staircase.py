@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from dbq.quantizers.dbq.branch import level_codes
-from dbq.quantizers.dbq.staircase import _NativeStaircase, _TorchStaircase
-from dbq.quantizers.dbq.staircase_native import STAIRCASE
+from dbq.quantizers.dbq.staircase import TorchStaircase
+from dbq.quantizers.dbq.staircase_native import STAIRCASE, NativeStaircase
 
 no_compiler = not any(map(shutil.which, ("c++", "g++", "clang++")))
 needs_native = pytest.mark.skipif(no_compiler, reason="no C++ compiler to build the library with")
@@ -29,7 +29,7 @@ def test_accuracy_of_the_sigmoid() -> None:
     x = torch.linspace(-40, 40, 100_001).unsqueeze(0)
     codes = torch.tensor([[-1], [0], [1]], dtype=torch.int8)
     one, far = torch.ones(1, 1), torch.tensor([[0.0, 1e9]])
-    z = _NativeStaircase.apply(x, one, one, one, far, torch.tensor(1.0), codes)
+    z = NativeStaircase.apply(x, one, one, one, far, torch.tensor(1.0), codes)
     exact = torch.sigmoid(x.double())
     # z = -1 + sigmoid: rounding of the sum adds half an ulp of 1
     assert float((z.double() + 1 - exact).abs().max()) <= 3.5 * 2**-24
@@ -63,8 +63,8 @@ def run(
 def test_native_equals_double_precision(branches: int, disorder: float, length: int) -> None:
     inputs, G = layer(5, length, branches, disorder), torch.randn(5, length)
     for T in (2.0, 20.0):
-        ours = run(_NativeStaircase, inputs, T, G)
-        exact = run(_TorchStaircase, [x.double() for x in inputs], T, G.double())
+        ours = run(NativeStaircase, inputs, T, G)
+        exact = run(TorchStaircase, [x.double() for x in inputs], T, G.double())
         for name, a, b in zip(("z", "w", "alpha", "g1", "g2", "t"), ours, exact, strict=True):
             # The argument T (gamma_1 w - t), |.| <= 20 * 10, is rounded to 2^-24 relative: 1.2e-5
             # absolute, times the sigmoid's slope of 1/4, in each of at most 577 terms of O(T); the
@@ -82,7 +82,7 @@ def test_rows_are_shared_out_over_threads() -> None:
     try:
         for count in (1, 2, 3, 7):
             torch.set_num_threads(count)
-            results.append(run(_NativeStaircase, inputs, 30.0, G))
+            results.append(run(NativeStaircase, inputs, 30.0, G))
     finally:
         torch.set_num_threads(threads)
     for other in results[1:]:
@@ -93,7 +93,7 @@ def test_rows_are_shared_out_over_threads() -> None:
 def test_saturation_does_not_overflow() -> None:
     inputs = layer(2, 9, 2, 0.0)
     inputs[0] *= 1e6
-    for result in run(_NativeStaircase, inputs, 1e4, torch.ones(2, 9)):
+    for result in run(NativeStaircase, inputs, 1e4, torch.ones(2, 9)):
         assert torch.isfinite(result).all()
 
 
@@ -102,8 +102,8 @@ def test_not_contiguous_inputs() -> None:
     inputs, G = layer(6, 10, 2, 0.0), torch.randn(10, 6).T
     inputs[0] = torch.randn(10, 6).T
     dense = [inputs[0].contiguous(), *inputs[1:]]
-    for a, b in zip(run(_NativeStaircase, inputs, 9.0, G),
-                    run(_NativeStaircase, dense, 9.0, G.contiguous()), strict=True):  # fmt: skip
+    for a, b in zip(run(NativeStaircase, inputs, 9.0, G),
+                    run(NativeStaircase, dense, 9.0, G.contiguous()), strict=True):  # fmt: skip
         assert torch.equal(a, b)
 
 
@@ -114,8 +114,9 @@ import ctypes
 import torch
 def refuse(*_): raise OSError("no library")
 ctypes.CDLL = refuse
-import dbq, dbq.native
-assert dbq.native.STAIRCASE is None
+import dbq
+from dbq.quantizers.dbq.staircase_native import STAIRCASE
+assert STAIRCASE is None
 conv = torch.nn.Conv2d
 net = torch.nn.Sequential(conv(3, 8, 3), conv(8, 8, 1), conv(8, 2, 1))
 dbq.prepare(net, "dbq-2t-1", torch.zeros(1, 3, 8, 8))

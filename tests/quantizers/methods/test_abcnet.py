@@ -8,7 +8,7 @@ import torch
 
 from dbq.plans.precision import Precision
 from dbq.quantizers.methods.abcnet import AbcNetQuantizer
-from tests.quantizers.promises import assert_all_promises, gradients
+from tests.quantizers.contract import gradients
 
 SHIFTS = {1: [0.0], 2: [-1.0, 1.0], 3: [-1.0, 0.0, 1.0]}
 
@@ -20,15 +20,6 @@ def by_hand(row: np.ndarray, size: int) -> tuple[np.ndarray, float]:
     ]
     alphas = np.linalg.lstsq(np.array(bases).T, row, rcond=None)[0]
     return np.array(bases).T @ alphas, float(alphas.sum())
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("per_channel", [True, False])
-def test_promises(size: int, per_channel: bool) -> None:
-    def make(kernels: int) -> AbcNetQuantizer:
-        return AbcNetQuantizer(Precision("binary", size), kernels, per_channel)
-
-    assert_all_promises(make, planes=size)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -69,6 +60,7 @@ def test_the_slope_may_be_negative() -> None:
     """Here B = (-1, 1, 1, 1) and alpha = (5 - 2 - 2 - 2) / 4: codes turn round, the slope stays."""
     w, G = torch.tensor([[-5.0, -2.0, -2.0, -2.0]]), torch.randn(1, 4)
     quantizer = AbcNetQuantizer(Precision("binary", 1), 1)
-    assert quantizer.codes(w).tolist() == [[[1, -1, -1, -1]]]
-    assert quantizer.scales(w).tolist() == [[0.25]]
+    frozen = quantizer.freeze(w)
+    assert frozen.codes.tolist() == [[[1, -1, -1, -1]]]
+    assert frozen.scales.tolist() == [[0.25]]
     assert torch.equal(gradients(quantizer, w, G)[0], -0.25 * G)

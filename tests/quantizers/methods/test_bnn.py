@@ -10,15 +10,11 @@ import torch
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
 from dbq.quantizers.methods.bnn import BnnQuantizer
-from tests.quantizers.promises import assert_all_promises, gradients
+from tests.quantizers.contract import gradients
 
 
 def make(kernels: int) -> BnnQuantizer:
     return BnnQuantizer(Precision("binary", 1), kernels)
-
-
-def test_promises() -> None:
-    assert_all_promises(make, planes=1)
 
 
 def test_values() -> None:

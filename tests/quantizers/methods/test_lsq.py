@@ -7,10 +7,9 @@ import math
 import pytest
 import torch
 
-from dbq.errors import WeightsError
 from dbq.plans.precision import Precision
 from dbq.quantizers.methods.lsq import LsqInputQuantizer, LsqQuantizer
-from tests.quantizers.checks import assert_exact, assert_finite, assert_resumes, degenerate
+from tests.quantizers.contract import assert_exact, assert_finite
 
 SHAPE = (5, 3, 2, 2)
 
@@ -33,7 +32,7 @@ def by_hand(values: list[float], s: float, low: int, high: int) -> tuple[list[fl
     return q, d_w, d_s
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_values_and_gradients(bits: int, symmetric: bool) -> None:
     w = torch.randn(SHAPE, dtype=torch.float64, requires_grad=True)
@@ -73,24 +72,17 @@ def test_per_channel_is_every_kernel_by_itself() -> None:
         )
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
-@pytest.mark.parametrize("options", [{}, {"per_channel": True}, {"symmetric": True}])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_codes_times_scales_are_the_eval_bits(
-    bits: int, options: dict[str, bool], dtype: torch.dtype
-) -> None:
-    w = torch.randn(SHAPE).to(dtype)
-    quantizer = LsqQuantizer(Precision("fixed", bits), 5, **options)
-    quantizer.initialise(w)
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_lowest_code(bits: int, symmetric: bool) -> None:
+    w = torch.randn(SHAPE)
+    quantizer = made(w, bits, symmetric=symmetric)
     with torch.no_grad():
-        quantizer.step *= -0.3
+        quantizer.step *= -0.01  # of any sign, and so small that weights are clipped
     assert_exact(quantizer, w)
-    codes, high = quantizer.codes(w), 2 ** (bits - 1) - 1
-    lowest = -high if "symmetric" in options or bits == 8 else -high - 1
-    assert codes.max() <= high
-    assert codes.min() >= lowest
-    if bits == 2:
-        assert codes.min() == lowest
+    codes, high = quantizer.freeze(w).codes, 2 ** (bits - 1) - 1
+    assert codes.max() == high
+    assert codes.min() == (-high if symmetric or bits == 8 else -high - 1)
 
 
 def test_any_step_is_usable() -> None:
@@ -110,22 +102,6 @@ def test_any_step_is_usable() -> None:
     assert quantizer.step.grad == -mirrored.step.grad
 
 
-def test_edge_cases_and_state() -> None:
-    for w in degenerate():
-        for per_channel in (True, False):
-            quantizer = made(w, 3, per_channel=per_channel)
-            assert_exact(quantizer, w)
-            assert_finite(quantizer, w)
-    w = torch.randn(4, 9)
-    assert_resumes(made(w, 3), made(2 * w, 3), w)
-    quantizer = made(w, 3)
-    quantizer.initialise(2 * w)
-    assert torch.equal(quantizer.step, made(2 * w, 3).step)
-    w[1, 2] = torch.nan
-    with pytest.raises(WeightsError, match="kernel 1"):
-        made(w, 3)
-
-
 # ---------------------------------------------------------------- activations
 
 
@@ -140,7 +116,7 @@ def test_inputs_learn_a_step_from_the_first_training_batch(bits: int, signed: bo
     start = 2 * sum(abs(v) for v in x.flatten().tolist()) / x.numel() / math.sqrt(high)
     untrained = quantizer.eval()(x)
     assert not quantizer.has_seen
-    assert math.isclose(quantizer.scale(x).item(), start, rel_tol=1e-12)
+    assert math.isclose(untrained.abs()[untrained != 0].min().item(), start, rel_tol=1e-12)
     quantizer.train()
     # the sum of a batch is taken in float32: 2^-24 relative, and a little for its additions
     torch.testing.assert_close(quantizer(x), untrained, rtol=1e-5, atol=0)
@@ -158,8 +134,7 @@ def test_inputs_learn_a_step_from_the_first_training_batch(bits: int, signed: bo
 
     other = 3 * x.detach()
     quantizer(other)
-    assert quantizer.scale(other).item() == step, "later batches do not move it"
-    assert quantizer.scale(torch.zeros(1)).item() == step
+    assert quantizer.scale().item() == step, "later batches do not move it"
     quantizer.reset()
     quantizer(other)
     assert math.isclose(quantizer.step.item(), 3 * start, rel_tol=1e-6)
@@ -168,9 +143,13 @@ def test_inputs_learn_a_step_from_the_first_training_batch(bits: int, signed: bo
 def test_inputs_before_and_after_loading() -> None:
     x = torch.randn(4, 8).relu()
     quantizer = LsqInputQuantizer(Precision("fixed", 3), signed=False)
-    quantizer.train()(torch.zeros(2, 8))
-    assert not quantizer.has_seen, "a batch of zeros says nothing"
+    quantizer.train()(torch.zeros(0, 8))
+    assert not quantizer.has_seen, "nothing was in it"
+    quantizer(torch.zeros(2, 8))
+    assert quantizer.has_seen
+    assert 0 < quantizer.grid().scale < 1e-9
     quantizer(x)
+    assert quantizer.scale() > 1e-3, "after zeros, the next batch sets the step"
     fresh = LsqInputQuantizer(Precision("fixed", 3), signed=False)
     fresh.load_state_dict(quantizer.state_dict())
     assert torch.equal(fresh.train()(2 * x), quantizer(2 * x))

@@ -10,7 +10,7 @@ import torch
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
 from dbq.quantizers.methods.ttq import TtqQuantizer
-from tests.quantizers.promises import assert_all_promises, assert_exact, fitted, gradients
+from tests.quantizers.contract import assert_exact, fitted, gradients
 
 TERNARY = Precision("ternary", 1)
 
@@ -23,10 +23,6 @@ def sides(w: torch.Tensor, t: float) -> tuple[list[bool], list[bool]]:
     numbers = w.flatten().tolist()
     delta = t * max(abs(x) for x in numbers)
     return [x > delta for x in numbers], [x < -delta for x in numbers]
-
-
-def test_promises() -> None:
-    assert_all_promises(make, planes=2)
 
 
 @pytest.mark.parametrize("t", [0.0, 0.05, 0.4])
@@ -106,20 +102,22 @@ def test_a_step_moves_the_levels_as_far_whatever_the_size_of_the_weights() -> No
 def test_two_planes_and_negative_scales() -> None:
     w = torch.randn(4, 3, 2, 2)
     quantizer = fitted(make, w)
-    codes, scales = quantizer.codes(w), quantizer.scales(w)
+    frozen = quantizer.freeze(w)
+    codes, scales = frozen.codes, frozen.scales
     assert codes[0].unique().tolist() == [0, 1]
     assert codes[1].unique().tolist() == [-1, 0]
     assert not (codes[0] * codes[1]).any(), "no weight is in both"
+    assert torch.equal(frozen.used, (quantizer(w) != 0).unsqueeze(0)), "one branch, of two planes"
     assert torch.equal(scales.unique(dim=0), quantizer.units), "the factors are 1 at the start"
     with torch.no_grad():
         quantizer.W_p.neg_()
-    assert torch.equal(quantizer.codes(w)[0], -codes[0])
-    assert torch.equal(quantizer.scales(w), scales)
-    assert_exact(quantizer, w, planes=2)
+    assert torch.equal(quantizer.freeze(w).codes[0], -codes[0])
+    assert torch.equal(quantizer.freeze(w).scales, scales)
+    assert_exact(quantizer, w)
 
 
 def test_what_it_refuses() -> None:
     with pytest.raises(PlanError, match="2T"):
         TtqQuantizer(Precision("ternary", 2), 3)
-    with pytest.raises(PlanError, match="threshold = 2"):
+    with pytest.raises(PlanError, match="threshold"):
         TtqQuantizer(TERNARY, 3, threshold=2.0)

@@ -19,7 +19,7 @@ from dbq.experiments.report.charts import PALETTE, Spec, chart, scale_ratios
 from dbq.experiments.report.facts import RunFacts
 from dbq.experiments.report.pareto import label_heights
 from dbq.quantizers.dbq.branch import BranchQuantizer
-from dbq.quantizers.inputs import BatchNormClip, InputQuantizer
+from dbq.quantizers.inputs import BatchNormClip, ClippedInput
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
@@ -150,20 +150,19 @@ def staircase(quantizer: BranchQuantizer, kernel: int) -> list[dict[str, Any]]:
     ]
 
 
-def _clips(model: nn.Module) -> Iterator[tuple[str, InputQuantizer]]:
+def _clips(model: nn.Module) -> Iterator[tuple[str, ClippedInput]]:
     for name, module in model.named_modules():
         quantizer = getattr(module, "input_quantizer", None)
-        if isinstance(quantizer, InputQuantizer) and isinstance(quantizer.clip, BatchNormClip):
+        if isinstance(quantizer, ClippedInput) and isinstance(quantizer.clip, BatchNormClip):
             yield name, quantizer
 
 
 @torch.no_grad()
-def activation_clip(quantizer: InputQuantizer, run: str, where: str) -> Spec:
+def activation_clip(quantizer: ClippedInput, run: str, where: str) -> Spec:
     """Densities N(beta, gamma^2) of the channels in front of a layer, and the clip c of eq. 13."""
     clip = quantizer.clip
     assert isinstance(clip, BatchNormClip)
-    (norm,) = clip._batch_norm
-    c = float(clip(torch.zeros(1)))
+    norm, c = clip.batch_norm, float(clip.value())
     low = float((norm.bias - 4 * norm.weight.abs()).min())
     xs = torch.linspace(low, 1.08 * c, 240).tolist()
     rows = [

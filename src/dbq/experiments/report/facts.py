@@ -15,8 +15,9 @@ from dbq.costs.rules import Totals, cost
 from dbq.errors import TrainingError
 from dbq.model.layers import QuantLayer
 from dbq.model.preparation import weight_error
-from dbq.quantizers.contract import WeightQuantizer, per_kernel
+from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.branch import BranchQuantizer
+from dbq.quantizers.tensors import per_kernel
 from dbq.training.networks import example_image
 from dbq.training.recipe import Recipe
 from dbq.training.record.saved import saved_network
@@ -180,7 +181,6 @@ def _ratios(model: nn.Module) -> list[float]:
     for layer in _quantized(model).values():
         quantizer = layer.weight_quantizer
         if isinstance(quantizer, BranchQuantizer) and quantizer.precision.size > 1:
-            scales = quantizer.scales(layer.weight)
-            ratios = scales[:, 0] / scales[:, 1]
+            ratios = quantizer.freeze(layer.weight).ratios[:, 0]
             found += ratios[ratios.isfinite()].tolist()
     return found

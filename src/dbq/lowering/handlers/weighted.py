@@ -28,8 +28,9 @@ from dbq.lowering.values import (
     Value,
 )
 from dbq.model.layers import QuantConv2d, QuantLinear
-from dbq.plans.precision import MAX_BITS, Precision
-from dbq.quantizers.inputs import BatchNorm, Follower, InputQuantizer
+from dbq.plans.precision import MAX_BITS
+from dbq.quantizers.contract import BatchNorm
+from dbq.quantizers.frozen import Branches, FixedPoint, Frozen
 
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
@@ -87,14 +88,12 @@ def _weighted(
     if quantizer is None:
         refuse_float(site)
     kernels = layer.weight.shape[0]
-    try:
-        scales = quantizer.scales(layer.weight).detach().double().cpu().numpy()
-    except LoweringError as error:
-        raise LoweringError(f"{site.name}: {error}") from None
-    codes = quantizer.codes(layer.weight).cpu().numpy()
-    codes = codes.reshape(len(codes), kernels, -1, *window.kernel)
+    planes, scales = _planes(site.name, quantizer.freeze(layer.weight))
+    codes = planes.reshape(len(planes), kernels, -1, *window.kernel)
     offsets = np.zeros(kernels) if layer.bias is None else _numbers(layer.bias)
-    bits = _code_bits(site.name, quantizer.precision, codes)
+    bits = None
+    if not quantizer.precision.is_branched:
+        bits = max(quantizer.precision.size, _code_bits(site.name, codes))
     assert isinstance(read.representation, Codes)
     shape = Shape(kernels, *_output_size(value.shape, window, spare))
     sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
@@ -107,44 +106,50 @@ def _weighted(
     return Affine(Sums(name, site.now(), shape, [read], build), scales, offsets, bound)
 
 
-def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | None:
-    """None for branches; for fixed point the bits that hold the codes, the lowest excluded.
-
-    The Program's codes are symmetric; a method with the code -2^(b-1) takes a bit more.
-    """
-    if precision.is_branched:
-        return None
-    if len(codes) > 1:
+def _planes(name: str, frozen: Frozen) -> tuple[IntegerCodes, Doubles]:
+    """Planes of codes [J, *weight.shape] and their scales [K, J]."""
+    if isinstance(frozen, Branches):
+        return frozen.codes.cpu().numpy(), _numbers(frozen.scales)
+    if not isinstance(frozen, FixedPoint):
         raise LoweringError(
-            f"{name} has weights with a zero point, and the engine's have none: prepare the network "
-            "with the method's option symmetric=true"
+            f"{name} has weights that are levels of a table, not sums of scaled codes: they can be "
+            "trained, tested and counted, but not deployed"
         )
-    needed = int(np.abs(codes).max(initial=0)).bit_length() + 1
+    if frozen.zeros is not None:
+        raise LoweringError(
+            f"{name} has weights with a zero point, which the engine does not support: prepare the "
+            "network with the method's option symmetric=true"
+        )
+    return frozen.codes.cpu().numpy()[None], _numbers(frozen.scales)[:, None]
+
+
+def _code_bits(name: str, codes: IntegerCodes) -> int:
+    """The bits that hold fixed-point codes symmetrically: the code -2^(b-1) takes one more."""
+    needed = int(np.abs(codes.astype(np.int16)).max(initial=0)).bit_length() + 1
     if needed > MAX_BITS:
         raise LoweringError(f"{name} has the weight code -128; the engine's are -127 to 127")
-    return max(precision.size, needed)
+    return needed
 
 
 def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
     quantizer = layer.input_quantizer
-    if quantizer is not None and not isinstance(quantizer, InputQuantizer):
-        raise LoweringError(
-            f"{name} reads activations that are levels of a table: prepare the network with a plan "
-            "that makes them fixed point (clip = bn, relu6, range, pact or lsq)"
-        )
     if quantizer is None:
         raise LoweringError(
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "
             f"{PLANS}"
         )
-    if not all(m.has_seen for m in quantizer.modules() if isinstance(m, Follower)):
+    if not quantizer.has_seen:
         raise LoweringError(
-            f"{name} has seen no data, so the range of its input is not known: train the network, "
+            f"{name} has seen no data, so the range of its input is unknown: train the network, "
             "or call dbq.calibrate(model, batches)"
         )
-    low, high = quantizer.code_range
-    scale = float(quantizer.scale(torch.zeros(1, device=layer.weight.device)))
-    return Codes("i8" if quantizer.signed else "u8", scale, low, high)
+    grid = quantizer.grid()
+    if grid is None:
+        raise LoweringError(
+            f"{name} reads activations that are levels of a table: prepare the network with a plan "
+            "that makes them fixed point (clip = bn, relu6, range, pact or lsq)"
+        )
+    return Codes(*grid)
 
 
 def _output_size(shape: Shape, window: Window, spare: tuple[int, int]) -> tuple[int, int]:

@@ -15,9 +15,9 @@ descent keeps them so. We do not project after the step, nor clamp: Q is *define
 thresholds, on |alpha| in descending order, and on the levels sorted by value. Inside the region
 alpha_1 >= alpha_2 >= alpha_1/2 that the paper assumes for B = 2 this is its expanded equation, b_ij
 included (a test compares them); at the border of the region two levels meet and exchange places, the
-value of Q does not jump, and gradients go on flowing to whichever scale a level is now made of.
-Codes therefore are in {-1, 0, 1} and alphas >= 0 whatever the optimizer did, and there is no hook to
-forget. Sorting costs K x N numbers a layer, not K x D.
+value of Q does not jump, and gradients keep flowing to whichever scale a level is now made of.
+Codes are therefore in {-1, 0, 1} and alphas >= 0 whatever the optimizer did, and there is no hook to
+forget. A layer sorts K x N numbers, not K x D.
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError, closest
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, check_finite, columns, per_kernel, working_type
-from dbq.quantizers.dbq.initial import INITIALISATIONS, Parameters
-from dbq.quantizers.dbq.staircase import soft_staircase, sorted_levels, sum_branches
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
+from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
+from dbq.quantizers.frozen import Branches
+from dbq.quantizers.tensors import (
+    columns,
+    keep_nan,
+    per_kernel,
+    sorted_levels,
+    sum_branches,
+    working_type,
+)
 
 # The ratio alpha_j / alpha_{j+1} that fixes the order in which levels are listed. Any value in the
 # paper's region (1, 2) gives its order for B = 2; 1.5 is where trained networks end up.
 USUAL_RATIO = 1.5
-
-DEFAULT_TEMPERATURE = 50.0
-SMALLEST_PEAK = 1e-30
 
 
 class BranchQuantizer(WeightQuantizer):
@@ -47,9 +53,7 @@ class BranchQuantizer(WeightQuantizer):
     >>> quantizer = BranchQuantizer(Precision("ternary", 2), kernels=4)
     >>> weight = torch.linspace(-1, 1, 36).reshape(4, 9)
     >>> quantizer.initialise(weight)
-    >>> hard = quantizer.eval()(weight)
-    >>> codes, scales = quantizer.codes(weight), quantizer.scales(weight)
-    >>> torch.equal(hard, recompose(codes, scales))
+    >>> torch.equal(quantizer.eval()(weight), quantizer.freeze(weight).weight)
     True
     """
 
@@ -63,7 +67,7 @@ class BranchQuantizer(WeightQuantizer):
         init: str = "alternate",
         learn_thresholds: bool = True,
     ) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         branches, levels = precision.size, 3**precision.size
         if init not in INITIALISATIONS:
             raise PlanError(
@@ -79,15 +83,16 @@ class BranchQuantizer(WeightQuantizer):
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        """Fit all parameters to `weight`, by the initialisation named when this was made."""
-        check_finite(weight)
-        fitted = initial_parameters(weight, self.precision.size, self.init)
+        """Fit all parameters to `weight` by the initialisation chosen at construction."""
+        super().initialise(weight)
+        fitted = initial_parameters(weight, self.level_codes, self.init)
         for name, value in fitted._asdict().items():
             getattr(self, name).copy_(value)
 
     def forward(self, weight: Tensor) -> Tensor:
-        z = self._soft(weight) if self.training else self._hard(weight)
-        return z.reshape(weight.shape).to(weight.dtype)
+        if self.training:
+            return self._soft(weight).reshape(weight.shape).to(weight.dtype)
+        return keep_nan(weight, self._hard(weight).reshape(weight.shape))
 
     def _soft(self, weight: Tensor) -> Tensor:
         dtype = working_type(weight)
@@ -102,12 +107,22 @@ class BranchQuantizer(WeightQuantizer):
         )
 
     def _hard(self, weight: Tensor) -> Tensor:
-        scales = self.scales(weight)
-        levels = sum_branches(self._level_codes().to(scales).unbind(0), scales)  # K x N
-        w = per_kernel(weight).to(scales)
-        # A NaN is below no threshold; it must not come out as an innocent level.
-        return torch.where(w.isnan(), w, levels.gather(1, self._level_index(weight)))
+        """The frozen weight, K x D, from its levels: a third of the time it takes from all codes."""
+        scales = self._scales(weight)
+        levels = sum_branches(self._ordered_level_codes().to(scales).unbind(0), scales)  # K x N
+        return levels.gather(1, self._level_index(weight))
 
+    def freeze(self, weight: Tensor) -> Branches:
+        index, of_level = self._level_index(weight), self._ordered_level_codes()
+        codes = of_level.gather(2, index.expand(len(of_level), *index.shape))
+        return Branches(codes.reshape(-1, *weight.shape), self._scales(weight))
+
+    def _scales(self, weight: Tensor) -> Tensor:
+        """The scale of each branch, |gamma_2 alpha_j|, K x B, largest first."""
+        dtype = working_type(weight)
+        return ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
+
+    @torch.no_grad()
     def _level_index(self, weight: Tensor) -> Tensor:
         """Which of the N levels each weight takes: the number of thresholds below it."""
         dtype = working_type(weight)
@@ -117,36 +132,12 @@ class BranchQuantizer(WeightQuantizer):
             index += u > t
         return index.long()
 
-    def _level_codes(self) -> Tensor:
+    @torch.no_grad()
+    def _ordered_level_codes(self) -> Tensor:
         """B x K x N int8 codes of the levels in ascending order, signed so that scales are >= 0."""
         _, order = sorted_levels(ordered(self.alpha), self.level_codes)
         codes = self.level_codes.T[:, order]
         return torch.where(self.gamma_2 < 0, -codes, codes)
-
-    @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
-        """int8 codes in {-1, 0, 1}, shape [B, *weight.shape]."""
-        index, codes = self._level_index(weight), self._level_codes()
-        taken = codes.gather(2, index.expand(len(codes), *index.shape))
-        return taken.reshape(-1, *weight.shape)
-
-    def scales(self, weight: Tensor) -> Tensor:
-        """The scale of each branch, |gamma_2 alpha_j|, shape [K, B], largest first."""
-        dtype = working_type(weight)
-        return ordered(self.alpha).to(dtype) * self.gamma_2.abs().to(dtype)
-
-
-def initial_parameters(weight: Tensor, branches: int, init: str = "alternate") -> Parameters:
-    """alpha, gamma_1, gamma_2, t fitted to each kernel of `weight`.
-
-    A kernel of zeros (or of numbers so small that T / peak leaves float32) gets gamma_1 = gamma_2
-    = 1, levels of no consequence, and quantizes to zeros.
-    """
-    w = per_kernel(weight.detach()).cpu().double()  # not every device has doubles
-    peak = w.abs().amax(dim=1, keepdim=True)
-    gamma_2 = torch.where(peak >= SMALLEST_PEAK, peak, 1.0)
-    alpha, t = INITIALISATIONS[init](w / gamma_2, level_codes(branches).double())
-    return Parameters(alpha, 1 / gamma_2, gamma_2, t)
 
 
 def level_codes(branches: int) -> Tensor:
@@ -164,13 +155,3 @@ def level_codes(branches: int) -> Tensor:
 def ordered(alpha: Tensor) -> Tensor:
     """|alpha| in descending order: the level set does not depend on signs or on branch order."""
     return alpha.abs().sort(dim=1, descending=True).values
-
-
-def recompose(codes: Tensor, scales: Tensor) -> Tensor:
-    """The weight that `codes` [B, K, ...] and `scales` [K, B] stand for, bit for bit as in eval().
-
-    >>> recompose(torch.tensor([[[1, 0, -1]], [[1, 1, 0]]]), torch.tensor([[3.0, 2.0]]))
-    tensor([[ 5.,  2., -3.]])
-    """
-    flat = codes.reshape(*codes.shape[:2], -1).to(scales)
-    return sum_branches(flat.unbind(0), scales).reshape(codes.shape[1:])

@@ -21,8 +21,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dbq.quantizers.contract import columns
 from dbq.quantizers.fitting.kmeans1d import kmeans1d
+from dbq.quantizers.tensors import columns, midpoints, per_kernel
+
+SMALLEST_PEAK = 1e-30  # a kernel whose largest |w| is below this counts as zeros
 
 # Starting points of `alternate`: where the largest level lies (peak = 1) and the ratio of scales.
 TOPS = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
@@ -37,6 +39,19 @@ class Parameters(NamedTuple):
     gamma_1: Tensor
     gamma_2: Tensor
     t: Tensor
+
+
+def initial_parameters(weight: Tensor, codes: Tensor, init: str) -> Parameters:
+    """alpha, gamma_1, gamma_2, t fitted to each kernel of `weight`; `codes` are those of the levels.
+
+    A kernel of zeros (or of numbers so small that T / peak overflows float32) gets gamma_1 = gamma_2
+    = 1, arbitrary levels, and quantizes to zeros.
+    """
+    w = per_kernel(weight.detach()).cpu().double()  # not every device has doubles
+    peak = w.abs().amax(dim=1, keepdim=True)
+    gamma_2 = torch.where(peak >= SMALLEST_PEAK, peak, 1.0)
+    alpha, t = INITIALISATIONS[init](w / gamma_2, codes.cpu().double())
+    return Parameters(alpha, 1 / gamma_2, gamma_2, t)
 
 
 def kmeans_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,17 +82,17 @@ def alternating_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     """Alternate levels and least squares from several starts; each kernel keeps its best.
 
     The level set is symmetric, so |u| and the non-negative levels say it all. With |u| sorted and
-    its prefix sums at hand a round needs only the cell borders, not the D weights.
+    its prefix sums known, a round needs only the cell borders, not the D weights.
     """
     magnitudes = u.abs().sort(dim=1).values
     sums = torch.nn.functional.pad(magnitudes.cumsum(1), (1, 0))  # K x (D+1)
     alpha = _starts(magnitudes, codes.shape[1])  # K x S x B
     for _ in range(ROUNDS_PER_START):
-        alpha, error = _improve(alpha, magnitudes, sums, codes)
+        alpha, error = improve(alpha, magnitudes, sums, codes)
     best = error.argmin(dim=1)  # K
     alpha = alpha[torch.arange(len(u)), best].unsqueeze(1)  # K x 1 x B
     for _ in range(FINAL_ROUNDS):
-        alpha, _ = _improve(alpha, magnitudes, sums, codes)
+        alpha, _ = improve(alpha, magnitudes, sums, codes)
     alpha = alpha.squeeze(1)
     return alpha, midpoints((alpha @ codes.T).sort(dim=1).values)
 
@@ -97,7 +112,7 @@ def _starts(magnitudes: Tensor, branches: int) -> Tensor:
     return torch.tensor(guesses).to(magnitudes).expand(len(magnitudes), -1, -1)
 
 
-def _improve(
+def improve(
     alpha: Tensor, magnitudes: Tensor, sums: Tensor, codes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """One round for every kernel and start: (better alpha, K x S errors up to a constant)."""
@@ -140,10 +155,6 @@ def _least_squares(alpha: Tensor, gram: Tensor, right: Tensor, sweeps: int = 3) 
             fitted = (right[..., j] - others) / torch.where(used, diagonal, 1.0)
             columns[j] = torch.where(used, fitted, columns[j])
     return torch.stack(columns, dim=-1)
-
-
-def midpoints(values: Tensor) -> Tensor:
-    return (values[..., 1:] + values[..., :-1]) / 2
 
 
 INITIALISATIONS: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {

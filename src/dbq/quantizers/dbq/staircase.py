@@ -1,7 +1,7 @@
 """The soft staircase of the branch quantizer, eq. 4 with sigmoids, and its five gradients.
 
 Two implementations of one function: torch calls, for any device and data type and for torch.compile,
-and one call of the native library for float32 on a CPU (native/train/staircase.cpp).
+and one call of the native kernel for float32 on a CPU (staircase_native.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dbq.quantizers.contract import columns
-from dbq.quantizers.dbq.staircase_native import STAIRCASE
+from dbq.quantizers.dbq.staircase_native import STAIRCASE, NativeStaircase
+from dbq.quantizers.tensors import sorted_levels
+
+DEFAULT_TEMPERATURE = 50.0
 
 # How many sigmoids are computed in one call, at least a whole K x D at a time: 256 KB stay in cache.
 GROUP_SIZE = 1 << 16
@@ -26,51 +28,13 @@ def soft_staircase(
 ) -> Tensor:  # fmt: skip
     """Q_T(w) for w of K x D; alpha K x B, gammas K x 1, t K x (N-1), level codes N x B.
 
-    Thresholds, |alpha| and levels are put in order first: see dbq.quantizers.branch.
+    Thresholds, |alpha| and levels are put in order first: see branch.py.
     """
     on_cpu = w.device.type == "cpu" and w.dtype == alpha.dtype == torch.float32
     native = STAIRCASE is not None and on_cpu and not torch.compiler.is_compiling()
-    staircase = _NativeStaircase if native else _TorchStaircase
+    staircase = NativeStaircase if native else TorchStaircase
     result: Tensor = staircase.apply(w, alpha, gamma_1, gamma_2, t, temperature, level_codes)  # type: ignore[no-untyped-call]
     return result
-
-
-class _NativeStaircase(torch.autograd.Function):
-    """One call forward, one backward; keeps w and the parameters."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, w: Tensor, alpha: Tensor, gamma_1: Tensor, gamma_2: Tensor, t: Tensor,
-        temperature: Tensor, level_codes: Tensor,
-    ) -> Tensor:  # fmt: skip
-        inputs = [x.contiguous() for x in (w, alpha, gamma_1, gamma_2, t, level_codes)]
-        ctx.save_for_backward(*inputs)
-        # By value: the schedule may change the buffer before the backward pass.
-        ctx.temperature = float(temperature)
-        z = torch.empty_like(inputs[0])
-        assert STAIRCASE is not None
-        STAIRCASE.dbq_staircase_forward(*_arguments(inputs, ctx.temperature), z.data_ptr())
-        return z
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors
-        G = gradients[0].contiguous()
-        d_w, d_alpha, d_gamma_1, d_gamma_2, d_t = (torch.empty_like(x) for x in inputs[:5])
-        assert STAIRCASE is not None
-        STAIRCASE.dbq_staircase_backward(
-            *_arguments(inputs, ctx.temperature),
-            *(x.data_ptr() for x in (G, d_w, d_alpha, d_gamma_1, d_gamma_2, d_t)),
-        )
-        return d_w, d_alpha, d_gamma_1, d_gamma_2, d_t, None, None
-
-
-def _arguments(inputs: list[Tensor], temperature: float) -> list[int | float]:
-    w, alpha, _, _, t, _ = inputs
-    pointers = [x.data_ptr() for x in inputs]
-    sizes = [w.shape[0], w.shape[1], alpha.shape[1], t.shape[1] + 1]
-    return [*pointers, temperature, *sizes, torch.get_num_threads()]
 
 
 def sigmoids(w: Tensor, slope: Tensor, offsets: Tensor) -> Iterator[tuple[Tensor, slice]]:
@@ -94,7 +58,7 @@ def add_weighted(total: Tensor, parts: Tensor, weights: Tensor) -> None:
         total += parts.mul_(weights).sum(0)
 
 
-class _TorchStaircase(torch.autograd.Function):
+class TorchStaircase(torch.autograd.Function):
     """z = Q_T(w), eq. 4 with sigmoids, and the five gradients of the paper.
 
     With g_ki = sigmoid(T (gamma_1 w_k - t_i)), h = g (1 - g), c_i = sum_j b_ij alpha_j, G = dL/dz:
@@ -166,20 +130,3 @@ class _TorchStaircase(torch.autograd.Function):
 def as_first(x: Tensor) -> Tensor:
     """K x n -> n x K x 1, to be broadcast against K x D."""
     return x.T.unsqueeze(2)
-
-
-def sorted_levels(alpha: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """The levels sum_j e_ij alpha_j of each kernel, ascending, and which rows of `codes` they are.
-
-    The stable sort keeps the usual order where two levels are equal. Both are K x N.
-    """
-    per_branch = codes.T.to(alpha).unsqueeze(1)  # B x 1 x N
-    return sum_branches(per_branch.unbind(0), alpha).sort(dim=1, stable=True)
-
-
-def sum_branches(codes: tuple[Tensor, ...], scales: Tensor) -> Tensor:
-    """sum_j scales[:, j] * codes[j], added in the order of j so that equal codes give equal bits."""
-    total = codes[0] * scales[:, :1]
-    for code, scale in zip(codes[1:], columns(scales)[1:], strict=True):
-        total = total + code * scale
-    return total

@@ -10,8 +10,7 @@ Neither half can raise the squared error. The release of the authors starts from
     base = Phi^-1(3/4) sigma / 2^(B-1)          codes in {-1, 1}^B, numbers ~ N(0, sigma^2)
     base = 2 Phi^-1(3/4) sigma / (2^B - 1)      codes in {0, 1}^B, the same after a ReLU
 
-and so do we, with the sigma of the numbers at hand (from their mean square) in place of an assumed
-one.
+and so do we, with the sigma of the given numbers (from their mean square) in place of an assumed one.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from dbq.quantizers.dbq.staircase import sorted_levels
 from dbq.quantizers.fitting.least_squares import normal_equations, solve
+from dbq.quantizers.tensors import nearest, sorted_levels
 
 QUARTILE = 0.6745  # Phi^-1(3/4): half of a normal distribution lies within +- QUARTILE sigma
-ROUNDS = 50  # Kernels of normal weights come to rest within 30 for B <= 3; 8 bits go on gaining.
+ROUNDS = 50  # Kernels of normal weights converge within 30 for B <= 3; 8 bits keep improving.
 
 Total = Callable[[Tensor], Tensor]  # sums over processes
 
@@ -47,16 +46,10 @@ def patterns(branches: int, signed: bool) -> Tensor:
     return torch.tensor([code[::-1] for code in codes], dtype=torch.int8)
 
 
-def places(rows: Tensor, levels: Tensor) -> Tensor:
-    """Which of its K x N ascending levels each of K x D numbers is nearest to."""
-    middles = ((levels[:, 1:] + levels[:, :-1]) / 2).contiguous()
-    return torch.searchsorted(middles, rows.contiguous())
-
-
 def nearest_codes(rows: Tensor, basis: Tensor, codes: Tensor) -> Tensor:
     """B x K x D: out of `codes`, all patterns, those whose level is nearest to K x D numbers."""
     levels, order = sorted_levels(basis, codes)
-    place = places(rows, levels)
+    place = nearest(rows, levels)
     of_level = codes.T[:, order].to(rows.dtype)  # B x K x N
     return of_level.gather(2, place.expand(len(of_level), *place.shape))
 
@@ -66,15 +59,15 @@ def qem(
 ) -> tuple[Tensor, Tensor]:
     """One step: the nearest codes [B, K, D] under `basis` [K, B], and the best basis for them.
 
-    `codes` are the patterns to choose from, {-1, 1}^B unless told.
+    `codes` are the patterns to choose from, {-1, 1}^B by default.
 
     >>> qem(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1.0]]))
     (tensor([[[-1.,  1.,  1.]]]), tensor([[2.]]))
     """
     if codes is None:
         codes = patterns(basis.shape[1], signed=True).to(rows.device)
-    nearest = nearest_codes(rows, basis, codes)
-    return nearest, solve(total(normal_equations(nearest, rows)), basis)
+    chosen = nearest_codes(rows, basis, codes)
+    return chosen, solve(total(normal_equations(chosen, rows)), basis)
 
 
 def fit(rows: Tensor, codes: Tensor, total: Total = alone) -> Tensor:

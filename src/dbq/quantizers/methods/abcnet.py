@@ -6,8 +6,8 @@ Convolutional Neural Network"), M bases for a precision of M binary branches.
     forward     q(w) = sum_m alpha_m B_m
     gradient    dL/dw = dL/dq sum_m alpha_m
 
-sign(0) = 1 and std is that of the weights themselves (divided by n). All follow the live weight:
-there is no state. Where bases coincide, in a constant kernel for one, the first takes the whole
+sign(0) = 1 and std is that of the weights themselves (divided by n). All of it follows the live
+weight: there is no state. Where bases coincide, in a constant kernel for one, the first takes the whole
 scale.
 
 How we read the gradient: the publication goes back through each base with the straight-through
@@ -27,9 +27,9 @@ import torch
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import require_size
+from dbq.quantizers.contract import HardQuantizer, require_size
 from dbq.quantizers.fitting.least_squares import normal_equations, solve
-from dbq.quantizers.hard import HardQuantizer, signs
+from dbq.quantizers.tensors import signs
 
 
 class AbcNetQuantizer(HardQuantizer):
@@ -41,9 +41,9 @@ class AbcNetQuantizer(HardQuantizer):
     """
 
     def __init__(self, precision: Precision, kernels: int, per_channel: bool = True) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("abcnet", precision, 1, 2, 3)
-        self.kernels, self.per_channel = kernels, per_channel
+        self.per_channel = per_channel
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         groups = rows if self.per_channel else rows.reshape(1, -1)

@@ -6,11 +6,9 @@ Networks").
     gradient    dL/dw = dL/dq where |w| <= 1, else 0 (straight-through, the slope of a hard tanh)
 
 There is nothing to initialise. Both publications also clip the weight to [-1, 1] after each update:
-beyond it has no influence. Here that is done when the weight is next used in train(), in place. It
-is safe with autograd: nothing in this file keeps the weight for the backward pass, only a mask;
-whoever did keep it earlier in the same step (a penalty on the weights, say) is told by autograd,
-with an error. Without the clipping a weight that momentum has carried out would never see a
-gradient again. Frozen weights, and tensors computed from others, are left as they are.
+values beyond that have no influence, and without the clipping a weight that momentum has carried out
+would never see a gradient again. A quantizer is not told about updates, so `clip_weight` does it when
+the weight is next used in train(), in place.
 
 BinaryConnect passes the gradient everywhere, which is the same once weights are clipped. We differ
 in two things: its stochastic variant is not offered, and learning rates, which it scales by the
@@ -23,8 +21,8 @@ import torch
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import require_size
-from dbq.quantizers.hard import HardQuantizer, signs
+from dbq.quantizers.contract import HardQuantizer, require_size
+from dbq.quantizers.tensors import signs
 
 
 class BnnQuantizer(HardQuantizer):
@@ -35,15 +33,23 @@ class BnnQuantizer(HardQuantizer):
     """
 
     def __init__(self, precision: Precision, kernels: int) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("bnn", precision, 1)
-        self.kernels = kernels
 
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and weight.is_leaf and weight.requires_grad:
-            with torch.no_grad():
-                weight.clamp_(-1, 1)
+            self.clip_weight(weight)
         return super().forward(weight)
+
+    @torch.no_grad()
+    def clip_weight(self, weight: Tensor) -> None:
+        """The publications' clipping after an update, in place; frozen and computed weights stay.
+
+        Safe with autograd: this method keeps only a mask for the backward pass, not the weight. If
+        something else kept the weight earlier in the same step (a penalty on it, say), autograd
+        raises an error.
+        """
+        weight.clamp_(-1, 1)
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return signs(rows).unsqueeze(0), rows.new_ones(len(rows), 1)

@@ -9,12 +9,12 @@ The gradient is passed straight through.
 
 What the layer computes with is S (q - Z) divided by gamma / sqrt(var + eps) again: its batch norm stays
 where it is and multiplies by that factor, so the product is the folded layer's, and a prepared network
-keeps its structure. The statistics in the factor are the running ones, as in eq. 14. After the part
-`freeze` of the training the batch norm is put into eval mode, so that training then sees the
+keeps its structure. The statistics in the factor are the running ones, as in eq. 14. Once the share
+`freeze` of the training is over, the batch norm stays in eval mode, so that training sees the
 statistics it will be deployed with; before that, it normalises by those of the batch.
 
-Because of Z there are two planes of codes with one scale: q, and the constant -Z. The engine has no
-kernel for that; with `symmetric`, a = -b and Z = 0, there is one plane and the layer deploys.
+The engine has no kernel for weights with a zero point; with `symmetric`, a = -b and Z = 0, the layer
+deploys.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, check_finite, straight_through
-from dbq.quantizers.dbq.branch import recompose
-from dbq.quantizers.inputs import BatchNorm
+from dbq.quantizers.contract import BatchNorm, WeightQuantizer
+from dbq.quantizers.frozen import FixedPoint
+from dbq.quantizers.tensors import along_kernels, keep_nan, straight_through
 
 SMALLEST_FACTOR = 1e-12  # a batch norm that has died (gamma = 0) is not folded
 
@@ -41,8 +41,8 @@ class IaoQuantizer(WeightQuantizer):
     def __init__(
         self, precision: Precision, kernels: int, freeze: float = 0.5, symmetric: bool = False
     ) -> None:
-        super().__init__(precision)
-        self.kernels, self.freeze, self.symmetric = kernels, freeze, symmetric
+        super().__init__(precision, kernels)
+        self.freeze_at, self.symmetric = freeze, symmetric
         self.frozen = False  # follows from the progress of the training
         self._batch_norm: tuple[BatchNorm, ...] = ()  # in a tuple: it is saved elsewhere
 
@@ -51,36 +51,33 @@ class IaoQuantizer(WeightQuantizer):
             self._batch_norm = (batch_norm,)
 
     def advance(self, progress: float, index: int, count: int) -> None:
-        self.frozen = progress >= self.freeze
-
-    def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        self.frozen = progress >= self.freeze_at
 
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and self.frozen:
-            for batch_norm in self._batch_norm:
-                batch_norm.eval()
-        return straight_through(weight, recompose(*self._decompose(weight.detach())))
+            self.freeze_statistics()
+        return straight_through(weight, keep_nan(weight, self.freeze(weight).weight))
+
+    def freeze_statistics(self) -> None:
+        """Keep the batch norm behind the layer in eval mode.
+
+        Repeated in every step, because `model.train()` puts it back into training mode. The layer
+        runs before its batch norm, so this takes effect in the same step.
+        """
+        for batch_norm in self._batch_norm:
+            batch_norm.eval()
 
     @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
-        return self._decompose(weight)[0]
-
-    @torch.no_grad()
-    def scales(self, weight: Tensor) -> Tensor:
-        return self._decompose(weight)[1]
-
-    def _decompose(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes and scales; with a zero point, the second plane of codes is -Z."""
+    def freeze(self, weight: Tensor) -> FixedPoint:
         factor = self._factor(weight)  # [K]
-        folded = weight * factor.reshape(-1, *[1] * (weight.ndim - 1))
+        folded = weight * along_kernels(factor, weight)
         step, zero = self._grid(folded)
-        largest = 2 ** (self.precision.size - 1) - 1
+        largest = self.precision.largest_code
         q = ((folded / step).round() + zero).clamp(-largest, largest)
-        planes = [q] if self.symmetric else [q, torch.full_like(q, -float(zero))]
-        sign = factor.sign().reshape(-1, *[1] * (weight.ndim - 1))  # scales are never negative
-        codes = torch.stack([plane * sign for plane in planes]).to(torch.int8)
-        return codes, (step / factor.abs())[:, None].expand(-1, len(planes))
+        sign = factor.sign()  # moves to codes and zero points: scales are never negative
+        codes = (q * along_kernels(sign, weight)).to(torch.int8)
+        zeros = None if self.symmetric else (zero * sign).to(torch.int8)
+        return FixedPoint(codes, step / factor.abs(), zeros)
 
     def _factor(self, weight: Tensor) -> Tensor:
         """gamma / sqrt(var + eps) of the batch norm behind the layer; 1 where there is none."""
@@ -95,7 +92,7 @@ class IaoQuantizer(WeightQuantizer):
 
     def _grid(self, folded: Tensor) -> tuple[Tensor, Tensor]:
         """The step S and the zero point Z."""
-        largest = 2 ** (self.precision.size - 1) - 1
+        largest = self.precision.largest_code
         low, high = folded.amin().clamp(max=0), folded.amax().clamp(min=0)
         if self.symmetric:
             high = torch.maximum(-low, high)

@@ -10,17 +10,17 @@ for Highly Accurate and Compact Deep Neural Networks"), for weights and for acti
     start       50 full QEM steps from multiples of a quartile (qem.py)
 
 Each kernel has its basis, each activation tensor has one. The momentum counts as torch's batch norm
-does; the authors' 0.9 is the other part. The output of a step uses the basis from before its
+does; the authors' 0.9 is its complement. The output of a step uses the basis from before its
 update, as in the authors' release. The basis of activations is fitted to the first batch; until
-then, to each tensor at hand, and not kept. eval() updates nothing.
+then, to each tensor, and not kept. eval() updates nothing.
 
 We differ in four things. The start is fitted to the weights, which may be trained already; the
 release starts from constants. Where codes depend on each other the release adds 1e-4 to the
 diagonal of its equations and the old basis to the right; we leave what the codes do not determine
 as it was. The least squares of activations use at most SAMPLE values of a batch, at a stride that
 has no factor in common with its size, so that all channels and positions have their turn. And
-processes that share a batch add up their equations, so that they have one basis; the release takes
-that of its first device.
+processes that share a batch add up their equations and so share one basis; the release takes that of
+its first device.
 """
 
 from __future__ import annotations
@@ -33,13 +33,25 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import check_finite, require_size, straight_through, working_type
-from dbq.quantizers.dbq.staircase import sorted_levels
-from dbq.quantizers.fitting.qem import alone, fit, nearest_codes, patterns, places, qem
-from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
-from dbq.quantizers.inputs import Follower
+from dbq.quantizers.contract import (
+    HardQuantizer,
+    InputQuantizer,
+    compose,
+    require_size,
+    require_within,
+)
+from dbq.quantizers.fitting.qem import alone, fit, nearest_codes, patterns, qem
+from dbq.quantizers.tensors import (
+    keep_nan,
+    nearest,
+    sorted_levels,
+    straight_through,
+    working_rows,
+    working_type,
+)
 
 SAMPLE = 1 << 16
+SMALLEST_BASIS = 1e-12  # of activations: batches of nothing but zeros have been seen
 
 
 class LqNetQuantizer(HardQuantizer):
@@ -48,7 +60,7 @@ class LqNetQuantizer(HardQuantizer):
     >>> quantizer = LqNetQuantizer(Precision("binary", 2), kernels=1)
     >>> weight = torch.tensor([[-3.0, -1.0, 1.0, 3.0]])
     >>> quantizer.initialise(weight)
-    >>> quantizer.eval()(weight), quantizer.scales(weight)
+    >>> quantizer.eval()(weight), quantizer.freeze(weight).scales
     (tensor([[-3., -1.,  1.,  3.]]), tensor([[1., 2.]]))
     """
 
@@ -56,15 +68,15 @@ class LqNetQuantizer(HardQuantizer):
     patterns: Tensor
 
     def __init__(self, precision: Precision, kernels: int, momentum: float = 0.1) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("lqnet", precision, 1, 2, 3)
         require_within("lqnet", "momentum", momentum, 0, 1)
-        self.kernels, self.momentum = kernels, momentum
+        self.momentum = momentum
         self.register_buffer("basis", torch.zeros(kernels, precision.size))
         self.register_buffer("patterns", patterns(precision.size, signed=True), persistent=False)
 
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        super().initialise(weight)
         self.basis.copy_(fit(working_rows(weight), self.patterns))
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -74,7 +86,8 @@ class LqNetQuantizer(HardQuantizer):
         basis = self.basis.to(rows.dtype)
         codes, best = qem(rows, basis, self.patterns)
         hard = compose(codes, basis, weight)
-        self.basis.lerp_(best.to(self.basis.dtype), self.momentum)  # `basis` may be the same memory
+        # After the last use of `basis`, which may be the same memory.
+        self.basis.lerp_(best.to(self.basis.dtype), self.momentum)
         return straight_through(weight, hard)
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,42 +95,59 @@ class LqNetQuantizer(HardQuantizer):
         return nearest_codes(rows, basis, self.patterns), basis
 
 
-class LqNetInputQuantizer(Follower):
-    """Quantizer of the tensor a layer reads: 2^b levels from one basis, which follows the batches.
+class LqNetInputQuantizer(InputQuantizer):
+    """2^b levels from one basis, a moving average over the batches.
 
     >>> quantizer = LqNetInputQuantizer(Precision("fixed", 2), signed=False)
     >>> quantizer(torch.tensor([0.0, 1.0, 2.0, 3.0])).round(decimals=4)
     tensor([0., 1., 2., 3.])
     """
 
+    rule = "lqnet"
     basis: Tensor
     patterns: Tensor
 
     def __init__(self, precision: Precision, signed: bool) -> None:
-        super().__init__()
-        self.precision, self.signed = precision, signed
+        super().__init__(precision, signed)
         self.register_buffer("basis", torch.zeros(1, precision.size))  # zeros: no batch was seen
         self.register_buffer("patterns", patterns(precision.size, signed), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        basis = self._follow(x.detach()).to(working_type(x))
+        basis = self._basis_for(x).to(working_type(x))
+        if self.training:
+            self.observe(x)
         levels, _ = sorted_levels(basis, self.patterns)
         result: Tensor = _NearestLevel.apply(x, levels)  # type: ignore[no-untyped-call]
         return result
 
-    def _follow(self, x: Tensor) -> Tensor:
-        """The basis to quantize x with; in train(), the one that is kept moves on."""
-        basis, unseen = self.basis.clone(), not self.has_seen
-        if not x.numel() or not (unseen or self.training):
-            return basis
-        rows = sample(x).to(basis.dtype).unsqueeze(0)
-        total = _over_processes if self.training else alone
-        if unseen:
-            basis = fit(rows, self.patterns, total)
+    def grid(self) -> None:
+        return None
+
+    def observe(self, x: Tensor) -> None:
+        """One QEM step from the basis that the batch is quantized with."""
+        if not x.numel():
+            return
+        basis = self._basis_for(x)
+        best = qem(self._rows(x), basis, self.patterns, _over_processes)[1]
+        self.basis.copy_(basis.lerp(best, self.momentum))
+        if not self.basis.any():
+            self.basis.fill_(SMALLEST_BASIS)
+
+    def _basis_for(self, x: Tensor) -> Tensor:
+        """A copy of the basis; before a batch has been seen, the one fitted to `x`.
+
+        In train() that fit is kept, and repeated as long as batches hold nothing but zeros.
+        """
+        only_zeros = bool(self.basis.abs().amax() <= SMALLEST_BASIS)
+        if not x.numel() or not (only_zeros if self.training else not self.has_seen):
+            return self.basis.clone()
+        basis = fit(self._rows(x), self.patterns, _over_processes if self.training else alone)
         if self.training:
-            best = qem(rows, basis, self.patterns, total)[1]
-            self.basis.copy_(basis.lerp(best, self.momentum))
+            self.basis.copy_(basis)
         return basis
+
+    def _rows(self, x: Tensor) -> Tensor:
+        return sample(x.detach()).to(self.basis.dtype).unsqueeze(0)
 
     @property
     def has_seen(self) -> bool:
@@ -125,9 +155,6 @@ class LqNetInputQuantizer(Follower):
 
     def reset(self) -> None:
         self.basis.zero_()
-
-    def extra_repr(self) -> str:
-        return f"{self.precision} {'signed' if self.signed else 'unsigned'}"
 
 
 class _NearestLevel(torch.autograd.Function):
@@ -137,8 +164,8 @@ class _NearestLevel(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, levels: Tensor) -> Tensor:
         ctx.save_for_backward(x, levels[0, [0, -1]])
         values = x.to(levels.dtype)
-        taken = levels[0].index_select(0, places(values.reshape(1, -1), levels)[0])
-        return torch.where(values.isnan(), values, taken.view(x.shape)).to(x.dtype)
+        taken = levels[0].index_select(0, nearest(values.reshape(1, -1), levels)[0])
+        return keep_nan(x, taken.view(x.shape))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

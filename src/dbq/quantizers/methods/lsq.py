@@ -17,7 +17,7 @@ Weights have Q_N = 2^(b-1), Q_P = 2^(b-1) - 1; activations Q_N = 0, Q_P = 2^b - 
 Where we differ:
 - 8-bit weights have Q_N = 127, because the engine's codes are symmetric. At fewer bits they are as
   published, and the code -2^(b-1) costs a deployed layer one bit more; the option `symmetric`, Q_N =
-  Q_P, saves it. Signed activations are always symmetric, as in dbq.activations.
+  Q_P, saves it. Signed activations are always symmetric, as all of this package.
 - A step that training pushed to zero or below counts by its size, at least 1e-12.
 - One step a layer, as published; `per_channel` gives each output kernel its own.
 """
@@ -32,11 +32,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, check_finite, require_size, working_type
-from dbq.quantizers.inputs import Follower, InputQuantizer
-from dbq.quantizers.learned import positive
+from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.frozen import FixedPoint
+from dbq.quantizers.inputs import FixedPointInput
+from dbq.quantizers.tensors import along_kernels, positive, working_type
 
-SMALLEST_STEP = 1e-12
+SMALLEST_STEP = 1e-12  # of activations: batches of nothing but zeros have been seen
 
 
 class LsqQuantizer(WeightQuantizer):
@@ -56,16 +57,15 @@ class LsqQuantizer(WeightQuantizer):
         per_channel: bool = False,
         symmetric: bool = False,
     ) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("lsq", precision, *range(2, 9))
-        self.kernels = kernels
-        high = 2 ** (precision.size - 1) - 1
+        high = precision.largest_code
         self.code_range = (-high if symmetric or precision.size == 8 else -high - 1), high
         self.step = nn.Parameter(torch.ones(kernels if per_channel else 1))
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        super().initialise(weight)
         means = weight.reshape(len(self.step), -1).abs().mean(1)
         step = initial_step(means, self.code_range[1])
         self.step.copy_(torch.where(step > SMALLEST_STEP, step, 1.0))  # zeros: any step will do
@@ -77,18 +77,16 @@ class LsqQuantizer(WeightQuantizer):
     def _step(self, weight: Tensor) -> Tensor:
         """K x 1 x ... (per channel) or 1 x 1 x ..."""
         step = positive(self.step, SMALLEST_STEP).to(working_type(weight))
-        return step.reshape(-1, *[1] * (weight.ndim - 1))
+        return along_kernels(step, weight)
 
     @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
-        return codes_of(weight, self._step(weight), self.code_range).to(torch.int8).unsqueeze(0)
-
-    @torch.no_grad()
-    def scales(self, weight: Tensor) -> Tensor:
-        return self._step(weight).reshape(-1, 1).expand(self.kernels, 1)
+    def freeze(self, weight: Tensor) -> FixedPoint:
+        step = self._step(weight)
+        codes = codes_of(weight, step, self.code_range).to(torch.int8)
+        return FixedPoint(codes, step.flatten().expand(self.kernels))
 
 
-class LsqInputQuantizer(Follower, InputQuantizer):
+class LsqInputQuantizer(FixedPointInput):
     """Fixed-point activations with a learned step, which the first batch initialises.
 
     >>> quantizer = LsqInputQuantizer(Precision("fixed", 2), signed=False)
@@ -97,10 +95,11 @@ class LsqInputQuantizer(Follower, InputQuantizer):
     3.4641
     """
 
+    rule = "lsq"
     is_learned = True
 
     def __init__(self, precision: Precision, signed: bool) -> None:
-        super().__init__(precision, signed, clip=nn.Identity())  # the step says where to clip
+        super().__init__(precision, signed)
         self.step = nn.Parameter(torch.zeros(()))
 
     @property
@@ -111,29 +110,34 @@ class LsqInputQuantizer(Follower, InputQuantizer):
     def reset(self) -> None:
         self.step.zero_()
 
-    def scale(self, x: Tensor) -> Tensor:
-        return self._step(x).detach()
+    def scale(self) -> Tensor:
+        return positive(self.step, SMALLEST_STEP)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and not self.has_seen:
-            self._initialise(x)
+        if self.training:
+            self.observe(x)
         features = x.numel() / max(1, len(x))
         return round_and_clip(x, self._step(x), self.code_range, features)
 
     def _step(self, x: Tensor) -> Tensor:
-        """With its gradient; a tensor seen before any training has the step that suits it."""
+        """With its gradient; before any batch has been seen, the step that suits `x`."""
         step: Tensor = self.step
         if not self.has_seen:
             step = initial_step(x.detach().abs().mean(), self.code_range[1])
         return positive(step, SMALLEST_STEP).to(working_type(x))
 
     @torch.no_grad()
-    def _initialise(self, x: Tensor) -> None:
-        """A batch of zeros gives the step 0: the next batch is asked again."""
+    def observe(self, x: Tensor) -> None:
+        """Set the step, unless a batch has done so; after one of zeros the next is asked again."""
+        if not self.step.abs() <= SMALLEST_STEP:  # a NaN stays, for the loss to show it
+            return
         sums = torch.stack([x.abs().sum(dtype=torch.float32), x.new_tensor(x.numel()).float()])
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(sums)  # the batch of all processes, so that all get the same step
-        self.step.copy_(initial_step(sums[0] / sums[1].clamp(min=1), self.code_range[1]))
+        total, count = sums
+        if count > 0:
+            step = initial_step(total / count, self.code_range[1])
+            self.step.copy_(step.clamp(min=SMALLEST_STEP))
 
 
 def initial_step(mean: Tensor, high: int) -> Tensor:
@@ -142,6 +146,7 @@ def initial_step(mean: Tensor, high: int) -> Tensor:
 
 
 def codes_of(x: Tensor, step: Tensor, code_range: tuple[int, int]) -> Tensor:
+    """v, as floats."""
     return (x.detach().to(step.dtype) / step).clamp_(*code_range).round_()
 
 

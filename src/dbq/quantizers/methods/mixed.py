@@ -8,16 +8,16 @@ its uniform quantizer. With step d and range q_max,
 
     b = ceil(log2(q_max / d + 1) + 1)                                                     (section 4)
 
-d is rounded to a power of two going forward; going back the float d is updated (section 2.2), and so
-is the rounding of b passed over. Without a price, bits only grow: `size_penalty` is the publication's,
-eq. 10 of constraint 8a, here in bits a weight instead of bytes.
+d is rounded to a power of two going forward; going back the float d is updated (section 2.2), and the
+rounding of b is passed over likewise. Without a price, bits only grow: `learned_bits` feeds the
+publication's penalty, eq. 10 of constraint 8a (dbq.model.penalty).
 
 Initialisation (section 2.3): d = 2^floor(log2(max|w| / (2^(b-1) - 1))), q_max = (2^(b-1) - 1) d, with
 b = 4 (option `initial`); without `power_of_two`, d is not rounded down.
 
 Where we differ:
-- The plan's precision is an upper limit, which the publication does not have: q_max counts as d times
-  the limit's largest code at most, and what is clipped there moves d. It counts as d at least: b >= 2.
+- The plan's precision is an upper limit, which the publication does not have: q_max counts as at most
+  d times the limit's largest code, and what is clipped there moves d. It counts as at least d: b >= 2.
 - q_max is rounded to a multiple of d, so that the largest level is a code, and b counts that.
 - The penalty does not reach a layer that has 2 bits already.
 - Biases are not counted, because they are not quantized here.
@@ -34,14 +34,9 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.plans.precision import MIN_BITS, Precision
-from dbq.quantizers.contract import (
-    WeightQuantizer,
-    check_finite,
-    require_size,
-    straight_through,
-    working_type,
-)
-from dbq.quantizers.learned import positive
+from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.frozen import FixedPoint
+from dbq.quantizers.tensors import positive, straight_through, working_type
 
 SMALLEST = 1e-12
 
@@ -58,18 +53,18 @@ class MixedQuantizer(WeightQuantizer):
     def __init__(
         self, precision: Precision, kernels: int, power_of_two: bool = True, initial: int = 4
     ) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("mixed", precision, *range(2, 9))
         if initial < MIN_BITS:
             raise PlanError(f"option initial = {initial} of 'mixed': expected {MIN_BITS} or more")
-        self.kernels, self.power_of_two = kernels, power_of_two
-        self.initial = min(initial, precision.size)
+        self.power_of_two = power_of_two
+        self.initial = Precision("fixed", min(initial, precision.size))
         self.d = nn.Parameter(torch.ones(1))
-        self.q_max = nn.Parameter(torch.full((1,), float(_largest_code(self.initial))))
+        self.q_max = nn.Parameter(torch.full((1,), float(self.initial.largest_code)))
 
     @property
     def precision(self) -> Precision:
-        """What step and range come to."""
+        """The precision implied by the current step and range."""
         with torch.no_grad():
             d, q_max = self._grid()
         return Precision(self._limit.kind, int((q_max / d).round()).bit_length() + 1)
@@ -80,15 +75,15 @@ class MixedQuantizer(WeightQuantizer):
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
-        largest = _largest_code(self.initial)
+        super().initialise(weight)
+        largest = self.initial.largest_code
         d = float(weight.abs().max()) / largest
         d = d if d > SMALLEST else 1.0  # zeros: any step will do
         d = 2.0 ** math.floor(math.log2(d)) if self.power_of_two else d
         self.d.fill_(d)
         self.q_max.fill_(largest * d)
 
-    def bits(self) -> Tensor:
+    def learned_bits(self) -> Tensor:
         """b, with the gradient of log2(q_max / d + 1) + 1 where that is above 2."""
         smooth = (positive(self.q_max, SMALLEST) / self._step() + 1).log2() + 1
         return straight_through(
@@ -103,9 +98,9 @@ class MixedQuantizer(WeightQuantizer):
         return straight_through(d, torch.ldexp(torch.ones_like(d), exponent))
 
     def _grid(self) -> tuple[Tensor, Tensor]:
-        """d and q_max as they are used: q_max = d times a code, from 1 to the largest of the limit."""
+        """d and q_max as they are used: q_max is d times a code, from 1 to the limit's largest."""
         d, q_max = self._step(), positive(self.q_max, SMALLEST)
-        limit = d * _largest_code(self._limit.size)
+        limit = d * self._limit.largest_code
         q_max = torch.where(q_max < d, d, q_max)
         q_max = torch.where(q_max > limit, limit, q_max)
         return d, straight_through(q_max, (q_max / d).round() * d)
@@ -116,17 +111,9 @@ class MixedQuantizer(WeightQuantizer):
         return result
 
     @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
+    def freeze(self, weight: Tensor) -> FixedPoint:
         d, q_max = (x.to(working_type(weight)) for x in self._grid())
-        return _codes(weight, d, q_max).to(torch.int8).unsqueeze(0)
-
-    @torch.no_grad()
-    def scales(self, weight: Tensor) -> Tensor:
-        return self._step().to(working_type(weight)).reshape(1, 1).expand(self.kernels, 1)
-
-
-def _largest_code(bits: int) -> int:
-    return int(2 ** (bits - 1) - 1)
+        return FixedPoint(_codes(weight, d, q_max).to(torch.int8), d.expand(self.kernels))
 
 
 def _codes(weight: Tensor, d: Tensor, q_max: Tensor) -> Tensor:
@@ -149,19 +136,3 @@ class _Uniform(torch.autograd.Function):
         d_d = torch.where(inside, G * error, 0.0).sum().reshape(1)
         d_q_max = torch.where(inside, 0.0, G * w.sign()).sum().reshape(1)
         return gradients[0] * inside, d_d, d_q_max
-
-
-def size_penalty(model: nn.Module, bits: float) -> Tensor | None:
-    """max(0, mean bits of a weight - `bits`)^2 over all layers quantized by this method.
-
-    None if there are none. Add it to the loss, times a weight of your choice: a small one, because
-    the number of bits has the slope 1 / d, and d is small.
-    """
-    sizes, total = [], 0
-    for layer in model.modules():
-        quantizer = getattr(layer, "weight_quantizer", None)
-        if isinstance(quantizer, MixedQuantizer):
-            count = int(layer.get_parameter("weight").numel())
-            sizes.append(quantizer.bits() * count)
-            total += count
-    return (torch.stack(sizes).sum() / total - bits).relu().square() if sizes else None

@@ -1,4 +1,4 @@
-"""PACT: activations whose clip is learned. There is no rule for weights here: use `fixed`.
+"""PACT: activations whose clip is learned. It has no rule for weights: use `fixed`.
 
 Choi et al. 2018, "PACT: Parameterized Clipping Activation for Quantized Neural Networks". After a
 ReLU, with k bits,
@@ -9,8 +9,7 @@ ReLU, with k bits,
     dq/dx     = 1 where 0 <= x < alpha, else 0        (straight through the rounding)
 
 alpha starts at a large value, 6 here, and an L2 penalty brings it down. We do not add one to the loss:
-it is the optimizer's weight decay, and the attribute `decayed` says that alpha wants it, unlike other
-parameters of quantizers.
+it is the optimizer's weight decay, which `decays` asks for; other parameters of quantizers get none.
 
 Where we differ: signed tensors, which the publication does not have, are clipped at -alpha and alpha,
 with dq/dalpha = sign(x) where |x| >= alpha and s = alpha / (2^(k-1) - 1). An alpha that training
@@ -25,36 +24,34 @@ import torch
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.inputs import SMALLEST_CLIP, InputQuantizer
-from dbq.quantizers.learned import positive
+from dbq.quantizers.inputs import SMALLEST_CLIP, Clip, ClippedInput
+from dbq.quantizers.tensors import positive
 
 INITIAL_CLIP = 6.0
 
 
-class LearnedClip(nn.Module):
+class LearnedClip(Clip):
     """c = |alpha|, a parameter."""
+
+    rule = "pact"
 
     def __init__(self) -> None:
         super().__init__()
         self.alpha = nn.Parameter(torch.tensor(INITIAL_CLIP))
 
-    def limit(self) -> Tensor:
+    def value(self) -> Tensor:
         """The clip, with its gradient."""
         return positive(self.alpha, SMALLEST_CLIP)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.limit().detach()
-
     @torch.no_grad()
     def reset(self) -> None:
-        """Begin again: the weights in front are new."""
         self.alpha.fill_(INITIAL_CLIP)
 
     def extra_repr(self) -> str:
-        return f"{float(self.limit().detach()):g}"
+        return f"{float(self.value().detach()):g}"
 
 
-class PactInputQuantizer(InputQuantizer):
+class PactInputQuantizer(ClippedInput):
     """Fixed-point activations with a learned clip.
 
     >>> quantizer = PactInputQuantizer(Precision("fixed", 2), signed=False)
@@ -63,13 +60,14 @@ class PactInputQuantizer(InputQuantizer):
     """
 
     clip: LearnedClip
-    decayed = True  # weight decay is the publication's regularisation of alpha
+    decays = True  # the publication's regularisation of alpha
+    is_learned = True
 
     def __init__(self, precision: Precision, signed: bool) -> None:
         super().__init__(precision, signed, LearnedClip())
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = _Pact.apply(x, self.clip.limit(), *self.code_range)  # type: ignore[no-untyped-call]
+        result: Tensor = _Pact.apply(x, self.clip.value(), *self.code_range)  # type: ignore[no-untyped-call]
         return result
 
 

@@ -7,8 +7,7 @@ Yang et al. 2019, "Quantization Networks" (CVPR), eq. 7 in train(), eq. 12 in ev
 with n = 2B thresholds and the levels -B..B times alpha: {-1, 0, 1} for 1T, {-2, ..., 2} for 2T. A is
 the sigmoid of temperature T while training and the unit step after. alpha and beta, one each a layer,
 are learned with the ordinary gradients of the soft function (eqs. 8 to 10). T grows during
-training. This is DBQ's staircase with one scale for all steps, so dbq.quantizers.staircase computes
-it, with the same few calls.
+training. This is DBQ's staircase with one scale for all steps, so `soft_staircase` computes it.
 
 Initialisation, as published: beta = 5 p / (4 q) with p = B and q = max|w|, alpha = 1 / beta, and b_i in
 the middle between the k-means centres i and i+1 of beta w.
@@ -16,10 +15,10 @@ the middle between the k-means centres i and i+1 of beta w.
 2T is written as two branches of equal scales: c_1 is the sign of the level, c_2 that of a level of 2.
 
 Where we differ:
-- The thresholds stay where clustering put them. The publication lists them with what is trained.
+- The thresholds stay where clustering put them. The publication lists them among what is trained.
 - The publication puts the two thresholds around zero at -0.05 and 0.05, for 1T without clustering.
-  We take the clusters for all.
-- Large layers are clustered by a part of their sorted weights, evenly taken.
+  We take all thresholds from the clusters.
+- Large layers are clustered by an evenly spaced part of their sorted weights.
 - A layer of fewer values than levels has no clusters; its thresholds are midway between the levels.
 - Only alpha's size counts; a negative one would turn the network's sign.
 """
@@ -30,16 +29,12 @@ import torch
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import (
-    WeightQuantizer,
-    check_finite,
-    per_kernel,
-    require_size,
-    working_type,
-)
-from dbq.quantizers.dbq.branch import DEFAULT_TEMPERATURE, SMALLEST_PEAK, recompose
-from dbq.quantizers.dbq.staircase import soft_staircase
+from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.dbq.initial import SMALLEST_PEAK
+from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.fitting.kmeans1d import kmeans1d
+from dbq.quantizers.frozen import Branches
+from dbq.quantizers.tensors import keep_nan, midpoints, per_kernel, working_type
 
 MOST_CLUSTERED = 1 << 14  # weights; the centres of more would hardly differ
 
@@ -59,9 +54,8 @@ class QNetQuantizer(WeightQuantizer):
     level_codes: Tensor
 
     def __init__(self, precision: Precision, kernels: int) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("qnet", precision, 1, 2)
-        self.kernels = kernels
         self.alpha = nn.Parameter(torch.ones(1))
         self.beta = nn.Parameter(torch.ones(1))
         self.register_buffer("thresholds", midway(precision.size).float())
@@ -71,7 +65,7 @@ class QNetQuantizer(WeightQuantizer):
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        super().initialise(weight)
         w = weight.detach().flatten().cpu().double()  # not every device has doubles
         peak = float(w.abs().max())
         beta = 5 * self.precision.size / (4 * peak) if peak >= SMALLEST_PEAK else 1.0
@@ -80,8 +74,9 @@ class QNetQuantizer(WeightQuantizer):
         self.thresholds.copy_(clustered(beta * w, self.precision.size))
 
     def forward(self, weight: Tensor) -> Tensor:
-        z = self._soft(weight) if self.training else self._hard(weight)
-        return z.reshape(weight.shape).to(weight.dtype)
+        if self.training:
+            return self._soft(weight).reshape(weight.shape).to(weight.dtype)
+        return keep_nan(weight, self.freeze(weight).weight)
 
     def _soft(self, weight: Tensor) -> Tensor:
         dtype, K = working_type(weight), len(weight)
@@ -96,13 +91,13 @@ class QNetQuantizer(WeightQuantizer):
             self.level_codes,
         )
 
-    def _hard(self, weight: Tensor) -> Tensor:
-        hard = recompose(self.codes(weight), self.scales(weight))
-        # A NaN is above no threshold; it must not come out as an innocent level.
-        return torch.where(weight.isnan(), weight.to(hard), hard)
+    def freeze(self, weight: Tensor) -> Branches:
+        dtype, branches = working_type(weight), self.precision.size
+        scales = self.alpha.abs().to(dtype).expand(self.kernels, branches)
+        return Branches(self._codes(weight), scales)
 
     @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
+    def _codes(self, weight: Tensor) -> Tensor:
         dtype = working_type(weight)
         u = self.beta.to(dtype) * weight.to(dtype)
         level = torch.full_like(u, -self.precision.size, dtype=torch.int8)
@@ -111,17 +106,13 @@ class QNetQuantizer(WeightQuantizer):
         planes = [level.sign() * (level.abs() >= j + 1) for j in range(self.precision.size)]
         return torch.stack(planes)
 
-    def scales(self, weight: Tensor) -> Tensor:
-        dtype = working_type(weight)
-        return self.alpha.abs().to(dtype).expand(self.kernels, self.precision.size)
-
 
 def clustered(u: Tensor, branches: int) -> Tensor:
     """Thresholds between the centres of 2B + 1 clusters of `u`."""
     u = u.sort().values[:: -(-len(u) // MOST_CLUSTERED)]
     centres = kmeans1d(u.unsqueeze(0), 2 * branches + 1)[0]
     apart = bool((centres.diff() > 0).all())
-    return (centres[1:] + centres[:-1]) / 2 if apart else midway(branches).to(u)
+    return midpoints(centres) if apart else midway(branches).to(u)
 
 
 def midway(branches: int) -> Tensor:

@@ -22,9 +22,9 @@ Where we differ:
 - Q = 2^(b-1) - 1: the grid is symmetric, as the engine's codes are; eq. 1 has one more point below.
 - The local grid (section 2.2) holds the points within a multiple of sigma of the nearest one. Ours has a
   fixed number: two on each side, five in all, or the whole grid of 2 bits. That covers 3 sigma
-  until sigma reaches two thirds of alpha. At the ends of the grid the five points are its last five.
+  until sigma exceeds two thirds of alpha. At the ends of the grid the five points are its last five.
 - tau = 0.66, and the initial alpha, are our choice. Samples stay soft (the publication's RQ, not RQ ST).
-- sigma counts as alpha / 1000 at least.
+- sigma counts as at least alpha / 1000.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, check_finite, require_size, working_type
+from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.frozen import FixedPoint
+from dbq.quantizers.tensors import keep_nan, working_type
 
 NEIGHBOURS = 2  # points of the local grid on each side of its centre
 SMALLEST_NOISE = 1e-3  # sigma / alpha
@@ -56,35 +58,38 @@ class RelaxedQuantizer(WeightQuantizer):
     """
 
     def __init__(self, precision: Precision, kernels: int, tau: float = 0.66) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("rq", precision, *range(2, 9))
         if not tau > 0:
             raise PlanError(f"option tau = {tau} of 'rq': expected a number above 0")
-        self.kernels, self.tau = kernels, tau
-        self.largest_code = 2 ** (precision.size - 1) - 1
+        self.tau = tau
+        self.largest_code = precision.largest_code
         self.log_alpha = nn.Parameter(torch.zeros(1))
         self.log_sigma = nn.Parameter(torch.zeros(1))
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        super().initialise(weight)
         alpha = weight.abs().max().float() / self.largest_code
         alpha = torch.where(alpha > SMALLEST_PEAK, alpha, 1.0)  # zeros: any grid will do
         self.log_alpha.copy_(alpha.log())
         self.log_sigma.copy_(alpha.log() - math.log(3))
 
     def forward(self, weight: Tensor) -> Tensor:
+        if not self.training:
+            return keep_nan(weight, self.freeze(weight).weight)
         alpha = self._alpha(weight)
-        u = weight.to(alpha.dtype) / alpha
-        codes = self._sample(u) if self.training else self._nearest(u)
-        return (codes * alpha).to(weight.dtype)
+        return (self._sample(weight.to(alpha.dtype) / alpha) * alpha).to(weight.dtype)
+
+    def freeze(self, weight: Tensor) -> FixedPoint:
+        alpha = self._alpha(weight)
+        u = (weight.to(alpha.dtype) / alpha).detach()
+        codes = u.round().clamp(-self.largest_code, self.largest_code).to(torch.int8)
+        return FixedPoint(codes, alpha.expand(self.kernels))
 
     def _alpha(self, weight: Tensor) -> Tensor:
         """A tensor of one number, in the type weights are quantized in."""
         return self.log_alpha.clamp(-LARGEST_LOG, LARGEST_LOG).exp().to(working_type(weight))
-
-    def _nearest(self, u: Tensor) -> Tensor:
-        return u.detach().round().clamp(-self.largest_code, self.largest_code)
 
     def _sample(self, u: Tensor) -> Tensor:
         """sum_k z_k k: concrete samples of the local grid, in units of alpha."""
@@ -104,12 +109,3 @@ class RelaxedQuantizer(WeightQuantizer):
         centre = u.detach().round().clamp(-last, last)
         offsets = torch.arange(-reach, reach + 1, dtype=u.dtype, device=u.device)
         return centre + offsets.reshape(-1, *[1] * u.ndim)
-
-    @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
-        alpha = self._alpha(weight)
-        return self._nearest(weight.to(alpha.dtype) / alpha).to(torch.int8).unsqueeze(0)
-
-    @torch.no_grad()
-    def scales(self, weight: Tensor) -> Tensor:
-        return self._alpha(weight).reshape(1, 1).expand(self.kernels, 1)

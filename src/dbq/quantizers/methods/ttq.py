@@ -19,9 +19,9 @@ sum over a layer, and in front of a batch norm it grows as the level shrinks, so
 0.1 a step goes a hundred times as far, relative to the level, as at 1 (ResNet-20 on CIFAR-10 came to
 28 % with a rate of 0.01).
 
-Two scales need two planes of codes, {0, 1} for the positive side and {-1, 0} for the negative one:
-codes are [2, *weight.shape] and scales [K, 2] = (|W_p| u_p, |W_n| u_n), though the precision stays
-1T. No weight is in both. A scale that training has made negative turns its plane round.
+A branch with two scales has two planes of codes, {0, 1} for the positive side and {-1, 0} for the
+negative one, with the scales |W_p| u_p and |W_n| u_n. A scale that training has made negative negates
+its plane.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import check_finite, per_kernel, require_size, straight_through
-from dbq.quantizers.hard import HardQuantizer, compose, require_within, working_rows
+from dbq.quantizers.contract import HardQuantizer, compose, require_size, require_within
+from dbq.quantizers.tensors import per_kernel, straight_through, working_rows
 
 
 class TtqQuantizer(HardQuantizer):
@@ -44,20 +44,21 @@ class TtqQuantizer(HardQuantizer):
     tensor([[-2.0000,  0.0000,  0.7500,  0.7500]])
     """
 
+    planes = 2
     units: Tensor
 
     def __init__(self, precision: Precision, kernels: int, threshold: float = 0.05) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("ttq", precision, 1)
         require_within("ttq", "threshold", threshold, 0, 1)
-        self.kernels, self.threshold = kernels, threshold
+        self.threshold = threshold
         self.W_p = nn.Parameter(torch.ones(1))
         self.W_n = nn.Parameter(torch.ones(1))
         self.register_buffer("units", torch.ones(1, 2))  # u_p, u_n
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
+        super().initialise(weight)
         rows = working_rows(weight)
         for side, plane in enumerate(self._planes(rows)):
             count = plane.abs().sum()

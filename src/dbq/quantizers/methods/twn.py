@@ -20,8 +20,7 @@ import math
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import require_size
-from dbq.quantizers.hard import HardQuantizer, require_within
+from dbq.quantizers.contract import HardQuantizer, require_size, require_within
 
 
 class TwnQuantizer(HardQuantizer):
@@ -35,10 +34,10 @@ class TwnQuantizer(HardQuantizer):
     def __init__(
         self, precision: Precision, kernels: int, factor: float = 0.7, per_channel: bool = True
     ) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("twn", precision, 1)
         require_within("twn", "factor", factor, 0, math.inf)
-        self.kernels, self.factor, self.per_channel = kernels, factor, per_channel
+        self.factor, self.per_channel = factor, per_channel
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         groups = rows if self.per_channel else rows.reshape(1, -1)

@@ -14,16 +14,16 @@ that is imitated by uniform noise on the uniformised weight,
 whose gradient autograd finds: dq/dw = f(w) / f(q(w)) with F's density f, mean and deviation being
 constants. There are no parameters, no state and nothing to initialise.
 
-Layers take turns, `advance` says whose it is. Training is cut into equal parts, one for each block of
+Layers take turns, as `advance` tells them. Training is cut into equal parts, one for each block of
 layers: blocks before the current one are frozen (hard weights, no gradient), the current one has noise,
-those after it are float. If nobody calls `advance`, every layer has noise. The publication, too, goes
-through blocks of layers from the input on; how many there are is the option `blocks`, 0 for a block
-a layer.
+those after it are float. If `advance` is never called, every layer has noise. The publication, too,
+goes through blocks of layers from the input on; the option `blocks` is their number, 0 for one block
+per layer.
 
 Where we differ:
 - The noisy value is clamped between 0.001 and 0.999 before F^-1, where its slope grows without bound.
   The outermost level of 8 bits, at 1/512, is inside.
-- One pass through the layers, without a rest of training after the last: that one ends with noise.
+- One pass through the layers and no training after it: the last block ends with noise.
 - A layer of equal weights is its own level, and trains as float.
 """
 
@@ -37,15 +37,16 @@ from torch.special import ndtr, ndtri
 
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import check_finite, require_size, working_type
-from dbq.quantizers.levels import OFFSET, LevelQuantizer, look_up
+from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.frozen import Levels
+from dbq.quantizers.tensors import working_type
 
 Stage = Literal["float", "noise", "frozen"]
 
 EDGE = 1e-3  # of the probabilities that F^-1 is given
 
 
-class UniqQuantizer(LevelQuantizer):
+class UniqQuantizer(WeightQuantizer):
     """2^b quantile levels of a normal distribution.
 
     >>> quantizer = UniqQuantizer(Precision("fixed", 2), kernels=1).eval()
@@ -53,19 +54,16 @@ class UniqQuantizer(LevelQuantizer):
     tensor([[-1.6000, -0.4300,  0.4800,  1.6500]])
     """
 
-    freezes = True
+    skips_gradients = True
 
     def __init__(self, precision: Precision, kernels: int, blocks: int = 0) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("uniq", precision, *range(2, 9))
         if blocks < 0:
             raise PlanError(f"option blocks = {blocks} of 'uniq': expected 0 or more")
-        self.kernels, self.blocks = kernels, blocks
+        self.blocks = blocks
         self.bins = 2**precision.size
         self.stage: Stage = "noise"  # follows from the progress that `advance` is told
-
-    def initialise(self, weight: Tensor) -> None:
-        check_finite(weight)
 
     def advance(self, progress: float, index: int, count: int) -> None:
         parts = min(self.blocks, count) or count
@@ -75,7 +73,7 @@ class UniqQuantizer(LevelQuantizer):
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and self.stage != "frozen":
             return weight if self.stage == "float" else self._noisy(weight)
-        return look_up(self.codes(weight), self.levels(weight)).to(weight.dtype)
+        return self.freeze(weight).weight.to(weight.dtype)
 
     def _noisy(self, weight: Tensor) -> Tensor:
         deviation, mean = _statistics(weight)
@@ -85,17 +83,14 @@ class UniqQuantizer(LevelQuantizer):
         return torch.where(deviation > 0, noisy.to(weight.dtype), weight)
 
     @torch.no_grad()
-    def levels(self, weight: Tensor) -> Tensor:
-        deviation, mean = _statistics(weight)
-        places = torch.arange(self.bins, dtype=mean.dtype, device=mean.device)
-        levels: Tensor = mean + deviation * ndtri((places + 0.5) / self.bins)
-        return levels.expand(self.kernels, self.bins)
-
-    @torch.no_grad()
-    def codes(self, weight: Tensor) -> Tensor:
-        """The bin of each weight, int8 [1, *weight.shape]; 128 below its place."""
+    def freeze(self, weight: Tensor) -> Levels:
+        """The bin of each weight, and the medians of the bins."""
         places = (_uniformised(weight) * self.bins).floor().clamp(0, self.bins - 1)
-        return (torch.nan_to_num(places) - OFFSET).to(torch.int8).unsqueeze(0)
+        codes = torch.nan_to_num(places).to(torch.uint8)
+        deviation, mean = _statistics(weight)
+        middles = torch.arange(self.bins, dtype=mean.dtype, device=mean.device) + 0.5
+        levels: Tensor = mean + deviation * ndtri(middles / self.bins)
+        return Levels(codes, levels.expand(self.kernels, self.bins))
 
 
 def _uniformised(weight: Tensor) -> Tensor:

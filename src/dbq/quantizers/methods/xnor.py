@@ -19,8 +19,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import require_size
-from dbq.quantizers.hard import HardQuantizer, signs
+from dbq.quantizers.contract import HardQuantizer, require_size
+from dbq.quantizers.tensors import signs
 
 
 class XnorQuantizer(HardQuantizer):
@@ -32,9 +32,8 @@ class XnorQuantizer(HardQuantizer):
     """
 
     def __init__(self, precision: Precision, kernels: int) -> None:
-        super().__init__(precision)
+        super().__init__(precision, kernels)
         require_size("xnor", precision, 1)
-        self.kernels = kernels
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return signs(rows).unsqueeze(0), rows.abs().mean(1, keepdim=True)
