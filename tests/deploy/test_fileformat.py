@@ -99,6 +99,13 @@ def test_errors_say_what_is_wrong(at: int, value: bytes, message: str) -> None:
         read_program(whole[:at] + value + whole[at + 1 :])
 
 
+def test_a_reserved_field_is_not_a_version() -> None:
+    whole = dumped()
+    with pytest.raises(FileFormatError, match="reserved") as caught:
+        read_program(whole[:24] + b"\x01" + whole[25:])
+    assert "version" not in str(caught.value)
+
+
 def test_save_is_whole_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "net.dbq"
     assert save(golden_program(), path) == len(dumped())

@@ -84,6 +84,20 @@ def test_ranges_must_be_known() -> None:
         lowered(Between(nn.ReLU()), calibrated=False)
 
 
+def test_the_weight_code_that_is_too_large() -> None:
+    """|-128| does not fit 8 bits: a guard that takes it there never sees it."""
+    model = Between(nn.ReLU())
+    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    dbq.prepare(model, dbq.Plan("lsq", default=dbq.LayerPlan.of("8b", 8, "lsq")), x)
+    dbq.calibrate(model, [x])
+    quantizer = model.last.weight_quantizer
+    quantizer.code_range = (-128, 127)
+    with torch.no_grad():
+        quantizer.step.mul_(0.01)
+    with pytest.raises(LoweringError, match="^last has the weight code -128"):
+        lower(model, x, report=None)
+
+
 def test_a_tensor_overwritten_in_place_is_noticed() -> None:
     """torch reads the rectified tensor twice; the graph does not say so, the comparison does."""
 

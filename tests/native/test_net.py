@@ -137,5 +137,5 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_torch_is_not_imported() -> None:
-    code = "import sys, dbq.runtime.native, dbq.runtime.reference; sys.exit('torch' in sys.modules)"
+    code = "import sys, dbq.deploy.engine, dbq.deploy.reference; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

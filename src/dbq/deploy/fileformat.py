@@ -203,8 +203,10 @@ def _read_program(content: bytes) -> Program:
         raise FileFormatError("not a .dbq file: it does not begin with the bytes of one")
     header = _Reader(content).get("8sIIQQ", "the header")
     _, version, checksum, length, zero = header
-    if version != VERSION or zero:
+    if version != VERSION:
         raise FileFormatError(f"version {version}; this dbq reads version {VERSION}: update dbq")
+    if zero:
+        raise FileFormatError(f"the reserved header field is {zero}, expected 0: export it again")
     body = content[HEADER.size :]
     if length != len(body):
         raise FileFormatError(f"{len(body)} bytes of {length}: copy or export it again")

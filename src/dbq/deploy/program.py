@@ -329,7 +329,7 @@ def _check_operation(program: Program, op: Operation, where: str) -> None:
         output = tensors[op.tensor]
         _require((output.type, output.scale) == (input.type, input.scale), f"{where}: changes type")
         _require(output.shape.channels == input.shape.channels, f"{where}: changes channels")
-        _check_window(op.window, input.shape, output.shape, where)
+        _check_pooling(op.window, input.shape, output.shape, where)
         return
     shape = tensors[op.writes[0]].shape
     sums = len(op.codes) if isinstance(op, Convolution) else len(op.reads)
@@ -340,7 +340,7 @@ def _check_operation(program: Program, op: Operation, where: str) -> None:
         _check_convolution(op, input, shape, where)
     elif isinstance(op, AveragePool):
         _require(shape.channels == input.shape.channels, f"{where}: changes channels")
-        _check_window(op.window, input.shape, shape, where)
+        _check_pooling(op.window, input.shape, shape, where)
     else:
         for index in op.reads:
             _require(tensors[index].shape == shape, f"{where}: changes shape")
@@ -386,6 +386,11 @@ def _check_convolution(op: Convolution, input: Tensor, shape: Shape, where: str)
     _require(op.bits is None or 2 <= op.bits <= 8, f"{where}: {op.bits} bits")
     _require(np.abs(op.codes.astype(np.int16)).max() <= limit, f"{where}: codes beyond {limit}")
     _check_window(op.window, input.shape, shape, where)
+
+
+def _check_pooling(window: Window, input: Shape, output: Shape, where: str) -> None:
+    _require(window.dilation == (1, 1), f"{where}: a pool with dilation {window.dilation}")
+    _check_window(window, input, output, where)
 
 
 def _check_window(window: Window, input: Shape, output: Shape, where: str) -> None:

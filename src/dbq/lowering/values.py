@@ -94,7 +94,7 @@ class Affine:
 
 @dataclass(eq=False)
 class Selection:
-    """Values of other tensors at other places; `build(type, inputs, output)` makes the operation."""
+    """Values of other tensors at other places; `build(inputs, output)` makes the operation."""
 
     name: str
     order: int

@@ -119,7 +119,7 @@ def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | No
             f"{name} has weights with a zero point, and the engine's have none: prepare the network "
             "with the method's option symmetric=true"
         )
-    needed = int(np.abs(codes).max(initial=0)).bit_length() + 1
+    needed = int(np.abs(codes.astype(np.int16)).max(initial=0)).bit_length() + 1
     if needed > MAX_BITS:
         raise LoweringError(f"{name} has the weight code -128; the engine's are -127 to 127")
     return max(precision.size, needed)
