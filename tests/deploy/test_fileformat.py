@@ -16,7 +16,12 @@ import pytest
 from dbq.deploy import reference
 from dbq.deploy.engine import load
 from dbq.deploy.fileformat import HEADER, load_program, read_program, save, write_program
-from dbq.deploy.program import Convolution, Lookup, Program, Result, Shape, Tensor, Window
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.table import OPERATIONS
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Result, Shape, Tensor
+from dbq.deploy.window import Window
 from dbq.errors import DiskError, FileFormatError
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +64,14 @@ def test_golden_bytes() -> None:
     image = np.array([[[[7], [9]]]], np.uint8)
     assert reference.run(program, image).tolist() == [[3.5, 8.0]]
     assert load(dumped())(image).tolist() == [[3.5, 8.0]]
+
+
+def test_the_page_lists_every_operation() -> None:
+    """Kind, name and contents of each, as the code has them."""
+    text = (ROOT / "docs" / "format.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \|[^|]+\|$", text, re.M)
+    listed = [(int(kind), name, contents) for kind, name, contents in rows]
+    assert listed == [(i, op.kind, op.layout) for i, op in enumerate(OPERATIONS)]
 
 
 def repaired(content: bytearray) -> bytes:

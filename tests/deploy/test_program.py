@@ -5,17 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbq.deploy.program import (
-    AveragePool,
-    Lookup,
-    MaxPool,
-    Operation,
-    Program,
-    Result,
-    Shape,
-    Tensor,
-    Window,
-)
+from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Result, Shape, Tensor
+from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 
 
@@ -43,5 +39,5 @@ def test_pools_have_no_dilation(kind: str) -> None:
     tensors, operations = pooled(Window((3, 3)))[kind]
     assert Program("pool", tensors, operations, len(tensors) - 1)
     tensors, operations = pooled(Window((2, 2), dilation=(2, 2)))[kind]
-    with pytest.raises(LoweringError, match="shrink.*dilation"):
+    with pytest.raises(LoweringError, match=r"shrink.*dilation"):
         Program("pool", tensors, operations, len(tensors) - 1)

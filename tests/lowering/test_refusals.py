@@ -94,7 +94,7 @@ def test_the_weight_code_that_is_too_large() -> None:
     quantizer.code_range = (-128, 127)
     with torch.no_grad():
         quantizer.step.mul_(0.01)
-    with pytest.raises(LoweringError, match="^last has the weight code -128"):
+    with pytest.raises(LoweringError, match=r"^last has the weight code -128"):
         lower(model, x, report=None)
 
 

@@ -5,24 +5,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import (
-    CODE_RANGE,
-    ZEROS,
-    Add,
-    AveragePool,
-    Channels,
-    Convolution,
-    Lookup,
-    MaxPool,
-    Operation,
-    Program,
-    Requantize,
-    Result,
-    Shape,
-    Tensor,
-    Type,
-    Window,
-)
+from dbq.deploy.operations.add import Add
+from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.operations.channels import ZEROS, Channels
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import CODE_RANGE, Result, Shape, Tensor, Type
+from dbq.deploy.window import Window
 
 KINDS = ("convolution", "depthwise", "add", "requantize", "average_pool", "max_pool", "channels")
 INTEGERS: tuple[Type, ...] = ("u8", "i8", "i32")

@@ -12,7 +12,7 @@ import pytest
 from dbq.deploy import reference
 from dbq.deploy.engine import load
 from dbq.deploy.fileformat import read_program, write_program
-from dbq.deploy.program import Shape
+from dbq.deploy.tensors import Shape
 from dbq.errors import DbqError, EngineError, FileFormatError
 from tests.native.damage import HEADER, bit_flips, extreme_words, repaired, truncations
 from tests.native.handmade import images_for, one_average, one_convolution, small_program

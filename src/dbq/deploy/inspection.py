@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.operation import Operation
 from dbq.deploy.packing import packed_size
-from dbq.deploy.program import Convolution, Operation, Program, Result
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Result
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,8 @@ def _facts(program: Program, op: Operation) -> LayerFacts:
     output = f"{types} {'x'.join(map(str, written[0].shape))}"
     results: tuple[Result, ...] = getattr(op, "results", ())
     scale_bytes = sum(4 * (result.scales.size + result.offsets.size) for result in results)
-    kind = type(op).__name__.lower()
     if not isinstance(op, Convolution):
-        return LayerFacts(op.name, kind, "", output, 0, 0, scale_bytes, (), (), 0)
+        return LayerFacts(op.name, op.kind, "", output, 0, 0, scale_bytes, (), (), 0)
     weights = op.codes[0].size
     sparsity = tuple(float((branch == 0).mean()) for branch in op.codes)
     scales = np.abs(results[0].scales)

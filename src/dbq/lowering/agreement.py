@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from dbq.deploy import reference
+from dbq.deploy.tensors import DTYPES
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
 from dbq.lowering.values import Codes
@@ -63,7 +64,7 @@ def compare(model: nn.Module, emitted: Emitted, x: Tensor, images: Array) -> Agr
         inputs = [torchs[i] for i in op.reads]
         if any(input is None for input in inputs):
             continue
-        for index, codes in reference.execute(program, op, inputs, images):  # type: ignore[arg-type]
+        for index, codes in reference.execute(program, op, inputs, images).items():  # type: ignore[arg-type]
             expected, tensor = torchs[index], program.tensors[index]
             if expected is None or tensor.type in ("i32", "f32"):
                 continue
@@ -105,7 +106,7 @@ def _codes(value: Tensor, representation: Codes, shape: tuple[int, int, int]) ->
         return floats
     scale = torch.tensor(representation.scale)
     codes = (x / scale).clamp(representation.low, representation.high).round()
-    integers: Array = codes.numpy().astype(reference.DTYPES[representation.type])
+    integers: Array = codes.numpy().astype(DTYPES[representation.type])
     return integers
 
 

@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import (
-    CODE_RANGE,
-    LARGEST_SUM,
-    Lookup,
-    Operation,
-    Program,
-    Requantize,
-    Result,
-    Tensor,
-)
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Result, Tensor
 from dbq.errors import LoweringError
 from dbq.lowering.values import (
     FLOAT,

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dbq.deploy.program import Program, Shape
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Shape
 from dbq.errors import LoweringError, first_line
 from dbq.lowering.agreement import compare
 from dbq.lowering.emission import Emitted, emit
@@ -70,9 +71,7 @@ def lower(
         model.train(was_training)
     if report is not None:
         report(str(agreement))
-    program = emitted.program
-    facts = {**program.facts, "agreement": agreement.to_json()}
-    return Program(program.name, program.tensors, program.operations, program.output, facts)
+    return emitted.program.with_facts(agreement=agreement.to_json())
 
 
 def _emit(

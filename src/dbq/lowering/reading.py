@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from dbq.deploy.program import Shape
+from dbq.deploy.tensors import Shape
 from dbq.errors import LoweringError
 from dbq.lowering.handlers import joining, pooling, weighted
 from dbq.lowering.site import Site

@@ -19,7 +19,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import Operation, Result, Shape, Type
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.tensors import Result, Shape, Type
 
 Doubles = npt.NDArray[np.float64]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from dbq.deploy.program import ZEROS, Add
+from dbq.deploy.operations.add import Add
+from dbq.deploy.operations.channels import ZEROS
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.moving import clamped, concatenate, pick
 from dbq.lowering.handlers.weighted import scale_and_shift

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import ZEROS, Channels, MaxPool, Operation, Shape, Window
+from dbq.deploy.operations.channels import ZEROS, Channels
+from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.tensors import Shape
+from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 from dbq.lowering.values import Affine, Anything, Image, Moved, Padded, Selection, Value
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from dbq.deploy.program import AveragePool, Shape, Window
+from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.tensors import Shape
+from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.moving import largest_of
 from dbq.lowering.site import Site

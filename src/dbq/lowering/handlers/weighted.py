@@ -8,8 +8,12 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from dbq.deploy.program import Codes as IntegerCodes
-from dbq.deploy.program import Convolution, Operation, Requantize, Result, Shape, Window
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.packing import Codes as IntegerCodes
+from dbq.deploy.tensors import Result, Shape
+from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.moving import is_flattened
 from dbq.lowering.handlers.pooling import pair
