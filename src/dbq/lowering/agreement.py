@@ -18,7 +18,7 @@ from dbq.deploy import reference
 from dbq.deploy.tensors import DTYPES
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
-from dbq.lowering.values import Codes
+from dbq.lowering.values import Grid
 from dbq.model.graph import trace
 from dbq.support.text import counted
 
@@ -56,8 +56,8 @@ def compare(model: nn.Module, emitted: Emitted, x: Tensor, images: Array) -> Agr
     nodes = _Values(fx.GraphModule(model, trace(model)))
     nodes.run(x)
     torchs = [
-        None if node is None else _codes(nodes.values[node], r, program.tensors[i].shape)
-        for i, (node, r) in enumerate(zip(emitted.nodes, emitted.representations, strict=True))
+        None if node is None else _codes(nodes.values[node], grid, program.tensors[i].shape)
+        for i, (node, grid) in enumerate(zip(emitted.nodes, emitted.grids, strict=True))
     ]
     compared = different = 0
     for op in program.operations:
@@ -98,16 +98,13 @@ def _end_to_end(
     )
 
 
-def _codes(value: Tensor, representation: Codes, shape: tuple[int, int, int]) -> Array:
-    """torch's value in a representation, by torch's own arithmetic."""
+def _codes(value: Tensor, grid: Grid, shape: tuple[int, int, int]) -> Array:
+    """torch's value on a grid, by torch's own arithmetic."""
     x = value.float().reshape(-1, *shape)
-    if representation.type == "f32":
-        floats: Array = x.numpy()
-        return floats
-    scale = torch.tensor(representation.scale)
-    codes = (x / scale).clamp(representation.low, representation.high).round()
-    integers: Array = codes.numpy().astype(DTYPES[representation.type])
-    return integers
+    if grid.type != "f32":
+        x = (x / torch.tensor(grid.scale)).clamp(grid.low, grid.high).round()
+    codes: Array = x.numpy().astype(DTYPES[grid.type])
+    return codes
 
 
 class _Values(fx.Interpreter):

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import nn
 
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation
@@ -15,22 +16,10 @@ from dbq.deploy.packing import Codes as IntegerCodes
 from dbq.deploy.tensors import Result, Shape
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
-from dbq.lowering.handlers.moving import is_flattened
 from dbq.lowering.handlers.pooling import pair
-from dbq.lowering.site import Site
-from dbq.lowering.values import (
-    WIDE,
-    Affine,
-    Anything,
-    Codes,
-    Doubles,
-    Image,
-    Moved,
-    Padded,
-    Reading,
-    Sums,
-    Value,
-)
+from dbq.lowering.operands import Moved, Operand, Padded, Site
+from dbq.lowering.values import Affine, Doubles, Grid, Reading, Sums, Value
+from dbq.model.graph import Op
 from dbq.model.layers import QuantConv2d, QuantLinear
 from dbq.plans.precision import MAX_BITS, Precision
 from dbq.quantizers.inputs import BatchNorm, Follower, InputQuantizer
@@ -38,30 +27,33 @@ from dbq.quantizers.inputs import BatchNorm, Follower, InputQuantizer
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
 DEVIATIONS = 64.0
-PLANS = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
+DEPLOYABLE = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
 
 
-def convolution(site: Site, layer: QuantConv2d, thing: Anything) -> Affine:
+def convolution(site: Site, layer: QuantConv2d, operand: Operand) -> Affine:
     if layer.padding_mode != "zeros":
         raise LoweringError(f"{site.name} pads by {layer.padding_mode}, expected zeros")
     left, right, top, bottom = layer._reversed_padding_repeated_twice
-    if isinstance(thing, Padded):
+    if isinstance(operand, Padded):
         left, right, top, bottom = (
-            left + thing.left,
-            right + thing.right,
-            top + thing.top,
-            bottom + thing.bottom,
+            left + operand.left,
+            right + operand.right,
+            top + operand.top,
+            bottom + operand.bottom,
         )
-        thing = thing.value
-    value = site.settle(thing)
+        operand = operand.value
+    value = site.resolve(operand)
     window = Window(pair(layer.kernel_size), pair(layer.stride), (top, left), pair(layer.dilation))
     return _weighted(site, layer, value, window, (bottom, right), layer.groups)
 
 
-def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
+def linear(site: Site, layer: QuantLinear, operand: Operand) -> Affine:
     """A convolution whose kernel is the whole of its input."""
-    value = thing.base if isinstance(thing, Moved) and is_flattened(thing) else site.settle(thing)
-    assert isinstance(value, Value)
+    value = (
+        operand.base
+        if isinstance(operand, Moved) and operand.is_flattened
+        else site.resolve(operand)
+    )
     if math.prod(value.shape) != layer.in_features:
         raise LoweringError(
             f"{site.name} reads {layer.in_features} features of {list(value.shape)}: "
@@ -74,7 +66,7 @@ def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
 def refuse_float(site: Site, *_: Any) -> NoReturn:
     raise LoweringError(
         f"{site.name} has float weights: prepare the network with a plan that gives every layer a "
-        f"precision, {PLANS}"
+        f"precision, {DEPLOYABLE}"
     )
 
 
@@ -99,8 +91,8 @@ def _weighted(
     codes = codes.reshape(len(codes), kernels, -1, *window.kernel)
     offsets = np.zeros(kernels) if layer.bias is None else _numbers(layer.bias)
     bits = _code_bits(site.name, quantizer.precision, codes)
-    assert isinstance(read.representation, Codes)
-    shape = Shape(kernels, *_output_size(value.shape, window, spare))
+    assert isinstance(read.representation, Grid)
+    shape = Shape(kernels, *window.output(value.shape, spare))
     sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
     bound = float(((sizes * scales).sum(1) * read.representation.clip + np.abs(offsets)).max())
     name = site.name
@@ -108,7 +100,8 @@ def _weighted(
     def build(results: tuple[Result, ...], reads: list[int]) -> Operation:
         return Convolution(name, results, reads[0], window, groups, codes, bits)
 
-    return Affine(Sums(name, site.now(), shape, [read], build), scales, offsets, bound)
+    sums = Sums(name, site.now(), shape, [read], build, factors=[(0,)] * len(codes))
+    return Affine(sums, scales, offsets, bound)
 
 
 def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | None:
@@ -129,7 +122,7 @@ def _code_bits(name: str, precision: Precision, codes: IntegerCodes) -> int | No
     return max(precision.size, needed)
 
 
-def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
+def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Grid:
     quantizer = layer.input_quantizer
     if quantizer is not None and not isinstance(quantizer, InputQuantizer):
         raise LoweringError(
@@ -139,7 +132,7 @@ def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
     if quantizer is None:
         raise LoweringError(
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "
-            f"{PLANS}"
+            f"{DEPLOYABLE}"
         )
     if not all(m.has_seen for m in quantizer.modules() if isinstance(m, Follower)):
         raise LoweringError(
@@ -148,20 +141,10 @@ def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
         )
     low, high = quantizer.code_range
     scale = float(quantizer.scale(torch.zeros(1, device=layer.weight.device)))
-    return Codes("i8" if quantizer.signed else "u8", scale, low, high)
+    return Grid("i8" if quantizer.signed else "u8", scale, low, high)
 
 
-def _output_size(shape: Shape, window: Window, spare: tuple[int, int]) -> tuple[int, int]:
-    """`spare` is the padding at the bottom and right."""
-    sizes = []
-    for axis in (0, 1):
-        extent = (window.kernel[axis] - 1) * window.dilation[axis] + 1
-        padded = window.padding[axis] + shape[1 + axis] + spare[axis]
-        sizes.append((padded - extent) // window.stride[axis] + 1)
-    return sizes[0], sizes[1]
-
-
-def batch_norm(site: Site, module: BatchNorm, thing: Anything) -> Affine:
+def batch_norm(site: Site, module: BatchNorm, operand: Operand) -> Affine:
     if module.running_mean is None or module.running_var is None:
         raise LoweringError(
             f"{site.name} keeps no running statistics, so eval() is not a fixed network"
@@ -172,7 +155,7 @@ def batch_norm(site: Site, module: BatchNorm, thing: Anything) -> Affine:
     slope = gamma / deviation
     usual = float((np.abs(beta) + DEVIATIONS * np.abs(gamma)).max())
     return scale_and_shift(
-        site, site.settle(thing), slope, beta - slope * _numbers(module.running_mean), usual
+        site, site.resolve(operand), slope, beta - slope * _numbers(module.running_mean), usual
     )
 
 
@@ -188,13 +171,18 @@ def scale_and_shift(
         scales, offsets = value.scales * slope[:, None], value.offsets * slope + shift
         exact = float((value.bound * np.abs(slope) + np.abs(shift)).max())
         return Affine(value.sums, scales, offsets, min(usual, exact))
-    if isinstance(value, Image):
-        raise LoweringError(f"{site.name} scales the image itself; give `mean` and `std` instead")
     name = site.name
-    sums = Sums(name, site.now(), value.shape, [Reading(value, WIDE)],
+    sums = Sums(name, site.now(), value.shape, [value.wide(name)],
                 lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
     return Affine(sums, slope[:, None].copy(), shift, usual)
 
 
 def _numbers(tensor: torch.Tensor) -> Doubles:
     return tensor.detach().double().cpu().numpy()
+
+
+HANDLERS: dict[Op, Any] = {
+    QuantConv2d: convolution,
+    QuantLinear: linear,
+    **dict.fromkeys((nn.Conv2d, nn.Linear), refuse_float),
+}
