@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
-import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -128,18 +126,3 @@ def test_save_is_whole_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="No such file"):
         load_program(tmp_path / "other.dbq")
     assert [p.name for p in tmp_path.iterdir()] == ["net.dbq"]
-
-
-def test_the_deployment_half_does_not_need_torch() -> None:
-    program = """
-import sys
-sys.modules["torch"] = None  # any import of it fails
-import dbq
-from dbq.deploy.onnx import export
-from dbq.deploy.fileformat import load_program
-from dbq.deploy.inspection import describe
-from dbq.deploy import engine, reference
-print(dbq.load.__name__, dbq.save.__name__, dbq.export_onnx.__name__)
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout.split() == ["load", "save", "export_onnx"], run.stderr

@@ -13,7 +13,7 @@ from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.tensors import Array, Tensor, require
+from dbq.deploy.tensors import Tensor, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,6 @@ class Add(Summing):
         shapes = {tensors[i].shape for i in (*self.reads, self.writes[0])}
         require(len(shapes) == 1, "tensors of different shapes")
 
-    def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
-        return inputs
-
     def write(self, file: ByteWriter) -> None:
         file.put("II", self.a, self.b)
         file.results(self.results)
@@ -45,9 +42,6 @@ class Add(Summing):
     def read(cls, file: ByteReader, name: str) -> Self:
         a, b = file.get("II")
         return cls(name, file.results(sums=2), a, b)
-
-    def onnx_sums(self, values: Values) -> list[str]:
-        return [values.names[i] for i in self.reads]
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         graph, nothing = values.graph, np.zeros_like(offsets)

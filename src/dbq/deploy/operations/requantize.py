@@ -11,7 +11,7 @@ from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.tensors import Array, Tensor, require
+from dbq.deploy.tensors import Tensor, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,6 @@ class Requantize(Summing):
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         require(tensors[self.input].shape == tensors[self.writes[0]].shape, "another shape")
 
-    def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
-        return inputs
-
     def write(self, file: ByteWriter) -> None:
         file.put("I", self.input)
         file.results(self.results)
@@ -41,9 +38,6 @@ class Requantize(Summing):
     def read(cls, file: ByteReader, name: str) -> Self:
         input = file.number()
         return cls(name, file.results(sums=1), input)
-
-    def onnx_sums(self, values: Values) -> list[str]:
-        return [values.names[self.input]]
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         x = int8.value(values, self.input)
