@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,15 @@ class ByteWriter:
         data = text.encode()
         self.put("H", len(data))
         self.parts.append(data)
+
+    def field(self, type: str, value: Any) -> None:
+        """A field by the name of its type in docs/format.md."""
+        put: dict[str, Callable[[Any], None]]
+        put = {"u32": self.number, "window": self.window, "results": self.results}
+        put[type](value)
+
+    def number(self, number: int) -> None:
+        self.put("I", number)
 
     def window(self, window: Window) -> None:
         self.put("6H", *window.kernel, *window.stride, *window.padding)
@@ -56,6 +66,12 @@ class ByteReader:
     def get(self, layout: str) -> tuple[Any, ...]:
         packed = struct.Struct("<" + layout)
         return packed.unpack(self.take(packed.size))
+
+    def field(self, type: str, sums: int) -> Any:
+        """A field by the name of its type in docs/format.md; results have `sums` scales a channel."""
+        if type == "results":
+            return self.results(sums)
+        return {"u32": self.number, "window": self.window}[type]()
 
     def number(self) -> int:
         """A u32: an index or a count."""

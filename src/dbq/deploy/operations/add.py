@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
@@ -22,6 +20,7 @@ class Add(Summing):
 
     kind = "add"
     layout = "u32 a, u32 b, results"
+    sum_count = 2
 
     a: int
     b: int
@@ -33,15 +32,6 @@ class Add(Summing):
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         shapes = {tensors[i].shape for i in (*self.reads, self.writes[0])}
         require(len(shapes) == 1, "tensors of different shapes")
-
-    def write(self, file: ByteWriter) -> None:
-        file.put("II", self.a, self.b)
-        file.results(self.results)
-
-    @classmethod
-    def read(cls, file: ByteReader, name: str) -> Self:
-        a, b = file.get("II")
-        return cls(name, file.results(sums=2), a, b)
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         graph, nothing = values.graph, np.zeros_like(offsets)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
@@ -41,16 +39,6 @@ class AveragePool(Summing):
     def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
         pixels = self.window.pixels(inputs[0].astype(np.int64), tensors[self.writes[0]].shape, 0)
         return [np.add.reduce(list(pixels))]
-
-    def write(self, file: ByteWriter) -> None:
-        file.put("I", self.input)
-        file.window(self.window)
-        file.results(self.results)
-
-    @classmethod
-    def read(cls, file: ByteReader, name: str) -> Self:
-        input, window = file.number(), file.window()
-        return cls(name, file.results(sums=1), input, window)
 
     def onnx_sums(self, values: Values) -> list[str]:
         shape = values.shape(self.input)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.tensors import Array, Tensor, require
@@ -44,15 +42,6 @@ class MaxPool(Operation):
         nothing = np.iinfo(x.dtype).min  # what lies outside of the image never wins
         pixels = self.window.pixels(x, tensors[self.tensor].shape, nothing)
         return {self.tensor: np.maximum.reduce(list(pixels))}
-
-    def write(self, file: ByteWriter) -> None:
-        file.put("I", self.input)
-        file.window(self.window)
-        file.put("I", self.tensor)
-
-    @classmethod
-    def read(cls, file: ByteReader, name: str) -> Self:
-        return cls(name, file.number(), file.window(), file.number())
 
     def onnx_exact(self, values: Values) -> None:
         values.names[self.tensor] = self._onnx(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -22,8 +22,9 @@ class Operation(ABC):
 
     name: str
 
+    sum_count: ClassVar[int] = 1  # J, how many sums each element has
     kind: ClassVar[str]
-    layout: ClassVar[str]  # of the bytes that `write` makes
+    layout: ClassVar[str]  # its bytes in a file, behind kind and name
 
     @property
     @abstractmethod
@@ -54,14 +55,22 @@ class Operation(ABC):
         """Multiply-accumulates of one image, branches counted once."""
         return 0
 
-    @abstractmethod
     def write(self, file: ByteWriter) -> None:
-        """What a file holds besides kind and name."""
+        """The fields of `layout`; an operation that has others overrides this and `read`."""
+        for type, attribute in self._fields():
+            file.field(type, getattr(self, attribute))
 
     @classmethod
-    @abstractmethod
     def read(cls, file: ByteReader, name: str) -> Self:
         """The way back; raises FileFormatError. `check` comes later."""
+        return cls(name=name, **{a: file.field(type, cls.sum_count) for type, a in cls._fields()})
+
+    @classmethod
+    def _fields(cls) -> Iterator[tuple[str, str]]:
+        """Type and attribute of each field: "u32 input" is both, "window" is its own name."""
+        for text in cls.layout.split(", "):
+            type, _, attribute = text.partition(" ")
+            yield type, attribute or type
 
     @abstractmethod
     def onnx_exact(self, values: Values) -> None:
@@ -81,11 +90,6 @@ class Summing(Operation):
     @property
     def writes(self) -> tuple[int, ...]:
         return tuple(result.tensor for result in self.results)
-
-    @property
-    def count(self) -> int:
-        """J, the number of sums."""
-        return len(self.reads)
 
     def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
         """s_0 .. s_{J-1}, integers [N, K, H, W]; the inputs themselves if not overridden."""
@@ -111,7 +115,7 @@ class Summing(Operation):
         shape = tensors[self.writes[0]].shape
         for result in self.results:
             require(tensors[result.tensor].shape == shape, "results of different shapes")
-            result.check(tensors[result.tensor], self.count)
+            result.check(tensors[result.tensor], self.sum_count)
         self.check_sums(tensors)
         most = self.largest_sums([largest[i] for i in self.reads]).max()
         require(most <= LARGEST_SUM, f"sums up to {most:.0f}, over {LARGEST_SUM}")

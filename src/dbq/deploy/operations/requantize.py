@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
-from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
@@ -29,15 +27,6 @@ class Requantize(Summing):
 
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         require(tensors[self.input].shape == tensors[self.writes[0]].shape, "another shape")
-
-    def write(self, file: ByteWriter) -> None:
-        file.put("I", self.input)
-        file.results(self.results)
-
-    @classmethod
-    def read(cls, file: ByteReader, name: str) -> Self:
-        input = file.number()
-        return cls(name, file.results(sums=1), input)
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         x = int8.value(values, self.input)
