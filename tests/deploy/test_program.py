@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,16 @@ def pooled(window: Window) -> dict[str, tuple[tuple[Tensor, ...], tuple[Operatio
         "average": ((image, floats), (lookup, average)),
         "max": ((image, Tensor("u8", Shape(1, 3, 3), 1.0), floats), (lookup, largest, last)),
     }
+
+
+@pytest.mark.parametrize("name", ["zero\0byte", "long" * 20_000])
+def test_names_that_no_file_can_hold(name: str) -> None:
+    tensors, operations = pooled(Window((3, 3)))["max"]
+    with pytest.raises(LoweringError, match="name"):
+        Program(name, tensors, operations, len(tensors) - 1)
+    renamed = (*operations[:-1], replace(operations[-1], name=name))
+    with pytest.raises(LoweringError, match="name"):
+        Program("pool", tensors, renamed, len(tensors) - 1)
 
 
 @pytest.mark.parametrize("kind", ["average", "max"])

@@ -81,9 +81,12 @@ class ByteReader:
     def text(self) -> str:
         (length,) = self.get("H")
         try:
-            return self.take(length).decode()
+            text = self.take(length).decode()
         except UnicodeDecodeError:
             raise self.error("has a text that is not UTF-8") from None
+        if "\0" in text:
+            raise self.error("has a text with a zero byte, where C would end it")
+        return text
 
     def channels(self, tensor: int) -> int:
         """How many channels a tensor has that an operation names."""

@@ -22,7 +22,9 @@ from dbq.deploy.operations.operation import Operation
 from dbq.deploy.tensors import Shape, Tensor, require
 from dbq.errors import LoweringError
 
-MAX_TENSORS = 2**14  # the limit of docs/format.md, for operations too
+# The limits of docs/format.md.
+MAX_TENSORS = 2**14  # and as many operations
+MAX_NAME = 2**16 - 1  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,9 @@ def _check(program: Program) -> None:
     many = max(len(tensors), len(operations))
     require(many <= MAX_TENSORS, f"{many} tensors or operations, over {MAX_TENSORS}")
     require(isinstance(operations[0], Lookup), "the first operation is not a lookup of the image")
+    for name in (program.name, *(op.name for op in operations)):
+        fits = len(name.encode()) <= MAX_NAME and "\0" not in name
+        require(fits, f"a name of more than {MAX_NAME} bytes, or with a zero byte: {name[:40]!r}")
     for tensor in tensors:
         tensor.check()
     largest: dict[int, int] = {}  # of each tensor written so far: no code is larger in size

@@ -57,16 +57,16 @@ class Operation(ABC):
 
     def write(self, file: ByteWriter) -> None:
         """The fields of `layout`; an operation that has others overrides this and `read`."""
-        for type, attribute in self._fields():
+        for type, attribute in self.fields():
             file.field(type, getattr(self, attribute))
 
     @classmethod
     def read(cls, file: ByteReader, name: str) -> Self:
         """The way back; raises FileFormatError. `check` comes later."""
-        return cls(name=name, **{a: file.field(type, cls.sum_count) for type, a in cls._fields()})
+        return cls(name=name, **{a: file.field(type, cls.sum_count) for type, a in cls.fields()})
 
     @classmethod
-    def _fields(cls) -> Iterator[tuple[str, str]]:
+    def fields(cls) -> Iterator[tuple[str, str]]:
         """Type and attribute of each field: "u32 input" is both, "window" is its own name."""
         for text in cls.layout.split(", "):
             type, _, attribute = text.partition(" ")
