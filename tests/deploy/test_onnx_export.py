@@ -13,12 +13,15 @@ import torch
 
 import dbq
 from dbq.deploy import reference
-from dbq.deploy.onnx import exact as onnx_exact
-from dbq.deploy.onnx import int8 as onnx_int8
-from dbq.deploy.onnx.export import to_onnx
-from dbq.deploy.onnx.graph import Graph
+from dbq.deploy.onnx.export import emit, to_onnx
+from dbq.deploy.onnx.int8 import ZERO_POINTS
 from dbq.deploy.onnx.weights import LARGEST, common_step, merge
-from dbq.deploy.program import Channels, Convolution, Lookup, Program, Result, Shape, Tensor, Window
+from dbq.deploy.operations.channels import Channels
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import DTYPES, Result, Shape, Tensor
+from dbq.deploy.window import Window
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -83,8 +86,8 @@ def test_the_exact_form_gives_the_bits_of_the_reference(name: str, plan: str) ->
 
 def traced(program: Program, images: Any) -> list[Any]:
     """Every tensor of the 8-bit form as codes of the program."""
-    graph = Graph()
-    values = onnx_int8.emit(program, graph, "image")
+    values = emit(program, "int8")
+    graph = values.graph
     shape = program.input_shape
     names = [values.names[i] for i in range(len(program.tensors))]
     # The model's output is the last node's, which `model` renames.
@@ -106,8 +109,8 @@ def _codes(value: Any, tensor: Tensor) -> Any:
         return value.reshape(len(value), *tensor.shape)
     if tensor.type == "i32":
         return np.rint(value / np.float64(tensor.scale)).clip(-(2**30), 2**30).astype(np.int32)
-    shifted = value.astype(np.int16) - int(onnx_int8.ZERO_POINTS[tensor.type])
-    return shifted.astype(reference.DTYPES[tensor.type])
+    shifted = value.astype(np.int16) - int(ZERO_POINTS[tensor.type])
+    return shifted.astype(DTYPES[tensor.type])
 
 
 def tolerance(program: Program, op: Any, inputs: list[Any], result: Result) -> Any:
@@ -128,7 +131,7 @@ def tolerance(program: Program, op: Any, inputs: list[Any], result: Result) -> A
             errors = np.abs(factors * step[:, None] - result.scales)  # [K, J]
             shape = program.tensors[result.tensor].shape
             for j, codes in enumerate(op.codes):
-                sums = np.abs(reference.convolve(inputs[0], codes, op, shape))
+                sums = np.abs(op.branch_sums(inputs[0], codes, shape))
                 allowed = allowed + sums * errors[:, j, None, None]
     return allowed
 
@@ -142,7 +145,7 @@ def test_every_layer_of_the_8_bit_form_is_the_programs(name: str, plan: str) -> 
     for op in program.operations:
         inputs = [values[i] for i in op.reads]
         results = {result.tensor: result for result in getattr(op, "results", ())}
-        for index, expected in reference.execute(program, op, inputs, images):
+        for index, expected in reference.execute(program, op, inputs, images).items():
             tensor = program.tensors[index]
             difference = np.abs(values[index].astype(np.float64) - expected)
             if index not in results:
@@ -285,4 +288,3 @@ def test_errors_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(dbq.DbqError, match=r"pip install 'dbq\[onnx\]'"):
         dbq.export_onnx(program, tmp_path / "net.onnx")
-    assert onnx_exact  # imported without the package

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.deploy import reference
-from dbq.deploy.fileformat import write_program
+from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.program import Program
 from dbq.lowering.lower import lower
 from dbq.model.pixels import denormalise, normalise
@@ -52,6 +55,24 @@ def test_every_network_lowers(name: str, plan: str) -> None:
     assert found["different"] <= 2e-4 * found["codes"]
     assert len(said) == 1
     assert f"{found['different']:,} of {found['codes']:,}" in said[0]
+
+
+def test_a_program_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts come from several places, and change nothing that was checked."""
+    checked: list[str] = []
+    check = Lookup.check
+
+    def counted(op: Lookup, *args: Any) -> None:
+        checked.append(op.name)
+        check(op, *args)
+
+    monkeypatch.setattr(Lookup, "check", counted)
+    x = inputs(32)
+    model = prepared(dbq.create_model("resnet20"), "resnet-2t-a8", x)
+    program = lower(model, x, report=None).with_facts(plan="resnet-2t-a8")
+    assert checked == ["image"]
+    assert {"mean", "std", "made_by", "agreement", "plan"} == set(program.facts)
+    assert write_program(program) == write_program(read_program(write_program(program)))
 
 
 class Everything(nn.Module):

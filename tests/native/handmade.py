@@ -5,26 +5,24 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import (
-    CODE_RANGE,
-    ZEROS,
-    Add,
-    AveragePool,
-    Channels,
-    Convolution,
-    Lookup,
-    MaxPool,
-    Operation,
-    Program,
-    Requantize,
-    Result,
-    Shape,
-    Tensor,
-    Type,
-    Window,
-)
+from dbq.deploy.operations.add import Add
+from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.operations.channels import ZEROS, Channels
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.operations.table import OPERATIONS
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import CODE_RANGE, Result, Shape, Tensor, Type
+from dbq.deploy.window import Window
+from dbq.errors import LoweringError
 
-KINDS = ("convolution", "depthwise", "add", "requantize", "average_pool", "max_pool", "channels")
+FIELDS = {"u32", "window", "results"}
+# Operations made of fields that any may have need no generator of their own.
+BY_LAYOUT = {op.kind: op for op in OPERATIONS if {type for type, _ in op.fields()} <= FIELDS}
+KINDS = ("convolution", "depthwise", "channels", *BY_LAYOUT)
 INTEGERS: tuple[Type, ...] = ("u8", "i8", "i32")
 
 
@@ -131,36 +129,37 @@ class Dice:
         out = out._replace(channels=shape.channels * self.between(1, 2))
         self.add_convolution(input, window, shape.channels, out)
 
-    def add(self) -> None:
-        a = self.any_input(*INTEGERS)
-        shape = self.tensors[a].shape
-        alike = [i for i, t in enumerate(self.tensors) if t.shape == shape and t.type != "f32"]
-        results = self.results(shape, 2, 1000)
-        self.operations.append(
-            Add(f"add {len(self.operations)}", results, a, int(self.pick(*alike)))
-        )
+    def by_layout(self, operation: type[Operation]) -> None:
+        """An operation of fields that any may have: random ones, until its own check accepts them."""
+        known = len(self.tensors)
+        while True:
+            op = self.candidate(operation)
+            try:
+                op.check(self.tensors, dict(enumerate(self.largest)))
+                break
+            except LoweringError:
+                del self.tensors[known:], self.largest[known:]
+        for tensor, most in op.largest_codes(dict(enumerate(self.largest))).items():
+            self.largest[tensor] = most
+        self.operations.append(op)
 
-    def requantize(self) -> None:
-        input = self.any_input(*INTEGERS)
-        results = self.results(self.tensors[input].shape, 1, 1000)
-        self.operations.append(Requantize(f"requantize {len(self.operations)}", results, input))
-
-    def average_pool(self) -> None:
-        input = self.any_input(*INTEGERS)
-        while self.largest[input] > 2**20:  # 9 x 9 of these fit 32 bits, of larger ones maybe not
-            input = self.any_input(*INTEGERS)
-        window, out = self.window(self.tensors[input].shape, largest=9)
-        results = self.results(out, 1, 1000)
-        self.operations.append(
-            AveragePool(f"average {len(self.operations)}", results, input, window)
-        )
-
-    def max_pool(self) -> None:
-        input = self.any_input(*INTEGERS)
-        found = self.tensors[input]
-        window, out = self.window(found.shape)
-        output = self.tensor(found.type, out, found.scale, self.largest[input])
-        self.operations.append(MaxPool(f"max {len(self.operations)}", input, window, output))
+    def candidate(self, operation: type[Operation]) -> Operation:
+        """Inputs of one shape; an output of the same shape, or of as many windows as there may be."""
+        first = self.any_input(*INTEGERS)
+        out = self.tensors[first].shape
+        alike = [i for i, t in enumerate(self.tensors) if t.shape == out and t.type != "f32"]
+        fields: dict[str, object] = {}
+        for _, name in operation.fields():
+            if name == "window":
+                fields[name], out = self.window(out, largest=9)
+            elif name == "results":
+                fields[name] = self.results(out, operation.sum_count, 1000)
+            elif name == "tensor":
+                found = self.tensors[first]
+                fields[name] = self.tensor(found.type, out, found.scale)
+            else:
+                fields[name] = int(self.pick(*alike)) if fields else first
+        return operation(name=f"{operation.kind} {len(self.operations)}", **fields)
 
     def channels(self) -> None:
         first = self.any_input(*INTEGERS)
@@ -202,7 +201,8 @@ def random_program(seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8) -
     """A Program of `length` operations between image and result."""
     dice = Dice(seed)
     for _ in range(length):
-        getattr(dice, str(dice.pick(*kinds)))()
+        kind = str(dice.pick(*kinds))
+        dice.by_layout(BY_LAYOUT[kind]) if kind in BY_LAYOUT else getattr(dice, kind)()
     return dice.finish()
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.fileformat import save
-from dbq.deploy.program import Program, Shape, Window
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Shape
+from dbq.deploy.window import Window
 from tests.native.handmade import Dice, images_for
 from tests.native.programs import Programs
 

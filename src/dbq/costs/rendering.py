@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich.table import Table
-
 from dbq.costs.census import LayerRow
 from dbq.costs.rules import GROUPS, By, Cost, Totals, group
-from dbq.support.text import as_text, plain_table, short
+from dbq.support.text import Table, as_text, plain_table, short
 
 SHOWN = 10  # entries of `not_counted` that are listed; the rest are counted
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.description import Description, LayerInfo
+from dbq.deploy.inspection import NetDescription, NetLayer
 from dbq.errors import DbqError, EngineError, FileFormatError
 
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
@@ -71,16 +71,16 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 def library() -> ctypes.CDLL:
     """libdbq, with the types of its functions."""
     try:
-        found = ctypes.CDLL(str(LIBRARY))
+        engine = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise EngineError(
             f"the native engine does not load ({reason}); install dbq where there is a C++ compiler"
         ) from None
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(found, name)
+        function = getattr(engine, name)
         function.restype, function.argtypes = result, arguments
-    return found
+    return engine
 
 
 def available_isas() -> list[str]:
@@ -179,10 +179,10 @@ class Net:
     def load_milliseconds(self) -> float:
         return float(self._library.dbq_load_milliseconds(self._open))
 
-    def describe(self) -> Description:
+    def describe(self) -> NetDescription:
         """What runs, layer by layer; prints as a table."""
         count = self._library.dbq_layers(self._open)
-        return Description(
+        return NetDescription(
             name=self.name,
             isa=self.isa,
             threads=self.threads,
@@ -192,7 +192,7 @@ class Net:
         )
 
     def close(self) -> None:
-        """Free its memory. It cannot run any more; nobody may be running it."""
+        """Free its memory, at a time when no thread is running it. It cannot run any more."""
         if self._handle is not None:
             self._library.dbq_free(self._handle)
         self._handle = None
@@ -225,12 +225,12 @@ class Net:
         return self._handle
 
     def _batch(self, images: npt.ArrayLike) -> Images:
-        found = np.asarray(images)
-        batch = found[None] if found.ndim == 3 else found
+        given = np.asarray(images)
+        batch = given[None] if given.ndim == 3 else given
         if batch.dtype != np.uint8 or batch.ndim != 4 or batch.shape[1:] != self.input_shape:
             expected = ", ".join(map(str, self.input_shape))
             raise EngineError(
-                f"images are {found.dtype} {list(found.shape)}, {self.name} expects "
+                f"images are {given.dtype} {list(given.shape)}, {self.name} expects "
                 f"uint8 [N, {expected}]: resize or convert them"
             )
         return np.ascontiguousarray(batch)
@@ -240,18 +240,18 @@ class Net:
         getattr(self._library, function)(self._open, a, b, c)
         return a.value, b.value, c.value
 
-    def _layer(self, index: int) -> LayerInfo:
-        found = _Layer()
-        self._check(self._library.dbq_layer_info(self._open, index, found))
-        return LayerInfo(
-            name=found.name.decode(),
-            kind=found.kind.decode(),
-            precision=found.precision.decode(),
-            kernel=found.kernel.decode(),
-            type=found.type.decode(),
-            shape=(found.channels, found.height, found.width),
-            weight_bytes=found.weight_bytes,
-            macs=found.macs,
+    def _layer(self, index: int) -> NetLayer:
+        layer = _Layer()
+        self._check(self._library.dbq_layer_info(self._open, index, layer))
+        return NetLayer(
+            name=layer.name.decode(),
+            kind=layer.kind.decode(),
+            precision=layer.precision.decode(),
+            kernel=layer.kernel.decode(),
+            type=layer.type.decode(),
+            shape=(layer.channels, layer.height, layer.width),
+            weight_bytes=layer.weight_bytes,
+            macs=layer.macs,
         )
 
     def _check(self, status: int) -> None:

@@ -1,18 +1,27 @@
-"""What is inside a program or a .dbq file: layers, precisions, sizes, scales, sparsity."""
+"""What is inside a program or a .dbq file, and what a loaded network runs: tables of layers.
+
+print(load_program("net.dbq"))     # layers, precisions, sizes, sparsity
+print(load("net.dbq").describe())  # layers and the kernels that run them here
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.operation import Operation, Summing
 from dbq.deploy.packing import packed_size
-from dbq.deploy.program import Convolution, Operation, Program, Result
+from dbq.support.text import as_text, plain_table, short
+
+if TYPE_CHECKING:
+    from dbq.deploy.program import Program
 
 
 @dataclass(frozen=True)
-class LayerFacts:
+class ProgramLayer:
     """One operation of a program; weights are described where there are any."""
 
     name: str
@@ -28,20 +37,18 @@ class LayerFacts:
 
 
 @dataclass(frozen=True)
-class Description:
-    """Prints as a table; `to_json` has the same facts for programs."""
+class ProgramDescription:
+    """Prints as a table; `to_json` has the same facts."""
 
     name: str
     input: str
     facts: dict[str, Any]
-    layers: tuple[LayerFacts, ...]
+    layers: tuple[ProgramLayer, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        from dbq.support.text import as_text, plain_table, short
-
         columns = [
             "layer",
             "kind",
@@ -78,32 +85,31 @@ class Description:
         return as_text(table, last, width=132)
 
 
-def describe(program: Program) -> Description:
+def describe(program: Program) -> ProgramDescription:
     """The facts of each operation of `program`."""
     channels, height, width = program.input_shape
-    layers = tuple(_facts(program, op) for op in program.operations)
-    return Description(program.name, f"{height}x{width}x{channels}", dict(program.facts), layers)
+    layers = tuple(_layer(program, op) for op in program.operations)
+    size = f"{height}x{width}x{channels}"
+    return ProgramDescription(program.name, size, dict(program.facts), layers)
 
 
-def _facts(program: Program, op: Operation) -> LayerFacts:
+def _layer(program: Program, op: Operation) -> ProgramLayer:
     written = [program.tensors[index] for index in op.writes]
     types = "+".join(tensor.type for tensor in written)
     output = f"{types} {'x'.join(map(str, written[0].shape))}"
-    results: tuple[Result, ...] = getattr(op, "results", ())
+    results = op.results if isinstance(op, Summing) else ()
     scale_bytes = sum(4 * (result.scales.size + result.offsets.size) for result in results)
-    kind = type(op).__name__.lower()
     if not isinstance(op, Convolution):
-        return LayerFacts(op.name, kind, "", output, 0, 0, scale_bytes, (), (), 0)
-    weights = op.codes[0].size
+        return ProgramLayer(op.name, op.kind, "", output, 0, 0, scale_bytes, (), (), 0)
     sparsity = tuple(float((branch == 0).mean()) for branch in op.codes)
-    scales = np.abs(results[0].scales)
+    scales = np.abs(op.results[0].scales)
     alphas = np.median(scales / np.maximum(scales[:, :1], 1e-30), axis=0)
-    return LayerFacts(
+    return ProgramLayer(
         op.name,
         _kind(program, op),
         op.precision,
         output,
-        weights,
+        op.codes[0].size,
         packed_size(op.codes.size, op.bits),
         scale_bytes,
         sparsity,
@@ -119,4 +125,55 @@ def _kind(program: Program, op: Convolution) -> str:
         return "depthwise"
     if op.window.kernel == (shape.height, shape.width):
         return "linear"
-    return "pointwise" if op.window.kernel == (1, 1) else "convolution"
+    return "pointwise" if op.window.kernel == (1, 1) else op.kind
+
+
+@dataclass(frozen=True)
+class NetLayer:
+    """One operation as it runs. The type and shape are those of its (first) output."""
+
+    name: str
+    kind: str
+    precision: str  # of the weights: "2T", "8b", or ""
+    kernel: str  # "" where nothing has to run
+    type: str
+    shape: tuple[int, int, int]  # channels, height, width
+    weight_bytes: int  # in memory
+    macs: int
+
+
+@dataclass(frozen=True)
+class NetDescription:
+    """Prints as a table; `to_json` has the same facts."""
+
+    name: str
+    isa: str
+    threads: int
+    peak_memory: int
+    load_milliseconds: float
+    layers: tuple[NetLayer, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        columns = ["layer", "kind", "precision", "output", "kernel", "weights", "MMACs"]
+        table = plain_table(columns, left=5)
+        for layer in self.layers:
+            table.add_row(
+                layer.name,
+                layer.kind,
+                layer.precision,
+                f"{layer.type} {'x'.join(map(str, layer.shape))}",
+                layer.kernel,
+                f"{layer.weight_bytes:,}" if layer.weight_bytes else "",
+                f"{layer.macs / 1e6:.2f}" if layer.macs else "",
+            )
+        weights = sum(layer.weight_bytes for layer in self.layers)
+        macs = sum(layer.macs for layer in self.layers)
+        last = (
+            f"{self.name}: {short(macs)} MACs, {short(weights)} bytes of weights, "
+            f"{short(self.peak_memory)} bytes in all; {self.isa}, {self.threads} threads, "
+            f"loaded in {self.load_milliseconds:.1f} ms"
+        )
+        return as_text(table, last, width=120)

@@ -53,7 +53,7 @@ def program_of_run(path: Path, data: str = "") -> Program:
     resize_length = DATASETS[recipe.data.name].resize_length
     if resize_length:
         origin["resize_length"] = resize_length(examples.shape[-1])
-    return replace(program, facts={**program.facts, **origin})
+    return program.with_facts(**origin)
 
 
 def _examples(recipe: Recipe) -> tuple[Tensor, list[str]]:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from dbq.deploy import reference
+from dbq.deploy.tensors import DTYPES, Grid
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
-from dbq.lowering.values import Codes
 from dbq.model.graph import trace
 from dbq.support.text import counted
 
@@ -55,15 +55,15 @@ def compare(model: nn.Module, emitted: Emitted, x: Tensor, images: Array) -> Agr
     nodes = _Values(fx.GraphModule(model, trace(model)))
     nodes.run(x)
     torchs = [
-        None if node is None else _codes(nodes.values[node], r, program.tensors[i].shape)
-        for i, (node, r) in enumerate(zip(emitted.nodes, emitted.representations, strict=True))
+        None if node is None else _codes(nodes.values[node], grid, program.tensors[i].shape)
+        for i, (node, grid) in enumerate(zip(emitted.nodes, emitted.grids, strict=True))
     ]
     compared = different = 0
     for op in program.operations:
         inputs = [torchs[i] for i in op.reads]
         if any(input is None for input in inputs):
             continue
-        for index, codes in reference.execute(program, op, inputs, images):  # type: ignore[arg-type]
+        for index, codes in reference.execute(program, op, inputs, images).items():  # type: ignore[arg-type]
             expected, tensor = torchs[index], program.tensors[index]
             if expected is None or tensor.type in ("i32", "f32"):
                 continue
@@ -97,16 +97,13 @@ def _end_to_end(
     )
 
 
-def _codes(value: Tensor, representation: Codes, shape: tuple[int, int, int]) -> Array:
-    """torch's value in a representation, by torch's own arithmetic."""
+def _codes(value: Tensor, grid: Grid, shape: tuple[int, int, int]) -> Array:
+    """torch's value on a grid, by torch's own arithmetic."""
     x = value.float().reshape(-1, *shape)
-    if representation.type == "f32":
-        floats: Array = x.numpy()
-        return floats
-    scale = torch.tensor(representation.scale)
-    codes = (x / scale).clamp(representation.low, representation.high).round()
-    integers: Array = codes.numpy().astype(reference.DTYPES[representation.type])
-    return integers
+    if grid.type != "f32":
+        x = (x / torch.tensor(grid.scale)).clamp(grid.low, grid.high).round()
+    codes: Array = x.numpy().astype(DTYPES[grid.type])
+    return codes
 
 
 class _Values(fx.Interpreter):

@@ -1,212 +1,153 @@
-"""Values to a Program: who reads what in which representation, then tensors and operations."""
+"""Values to a Program: which values are read in which representations, then tensors and operations."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dbq.deploy.program import (
-    CODE_RANGE,
-    LARGEST_SUM,
-    Lookup,
-    Operation,
-    Program,
-    Requantize,
-    Result,
-    Tensor,
-)
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Grid, Tensor
 from dbq.errors import LoweringError
-from dbq.lowering.values import (
-    FLOAT,
-    WIDE,
-    Affine,
-    Codes,
-    Image,
-    Reading,
-    Representation,
-    Selection,
-    Sums,
-    Value,
-    bound_of,
-)
+from dbq.lowering.values import FLOAT, WIDE, Affine, Image, Reading, Step, Stored, Sums, Value
 
-# Of a value that passes through concatenations and is read by more than this many quantizers, one wide
-# copy is kept, from which each reader makes its own codes.
+# A value that passes through concatenations and is read on more grids than this is kept once, wide, and
+# each reader makes its own codes of it.
 MOST_COPIES = 2
 SMALLEST_BOUND = 1e-6  # of a value that is always 0
-
-Table = npt.NDArray[np.uint8]
 
 
 @dataclass
 class Emitted:
-    """A program, and for each of its tensors the node of the graph it is a representation of."""
+    """A program, and for each of its tensors the node of the graph that has its value, and the grid."""
 
     program: Program
     nodes: list[str | None]
-    representations: list[Codes]
+    grids: list[Grid]
 
 
 @dataclass
-class _Plan:
-    """Every (value, representation) that is read, in the order first asked for."""
+class _Demand:
+    """All that is read on the way to the output: a tensor for each, and the steps that write them.
 
-    crowded: set[Affine]
-    tensors: dict[tuple[Value, Representation], int] = field(default_factory=dict)
-    sums: dict[Sums, list[tuple[Affine, Representation]]] = field(default_factory=dict)
-    selections: list[tuple[Selection, Representation]] = field(default_factory=list)
-    images: list[Representation] = field(default_factory=list)
+    Tensors are numbered in the order they are first asked for. Selections of a value in `crowded` are
+    read wide, and requantized to the grid that was asked for.
+    """
+
+    crowded: frozenset[Value] = frozenset()
+    tensors: dict[Reading, int] = field(default_factory=dict)
+    steps: dict[Step, list[Reading]] = field(default_factory=dict)
     count: int = 0  # of tensors
 
-    def request(self, value: Value, representation: Representation) -> int:
-        key = (value, representation)
-        if key in self.tensors:
-            return self.tensors[key]
-        if isinstance(value, Selection) and self._needs_copy(value, representation):
-            index = self.tensors[key] = self.request(_copy(value), representation)
+    def request(self, reading: Reading) -> int:
+        if reading in self.tensors:
+            return self.tensors[reading]
+        if self._needs_copy(reading):
+            copy = Reading(_copy(reading.value), reading.representation)
+            index = self.tensors[reading] = self.request(copy)
             return index
-        index = self.tensors[key] = self.count
+        index = self.tensors[reading] = self.count
         self.count += 1
-        if isinstance(value, Image):
-            self.images.append(representation)
-        elif isinstance(value, Selection):
-            self.selections.append((value, representation))
-            for input in value.inputs:
-                self.request(input, representation)
-        else:
-            new = value.sums not in self.sums
-            self.sums.setdefault(value.sums, []).append((value, representation))
-            if new:
-                for reading in value.sums.reads:
-                    self.request(*reading)
+        step = reading.value.step(reading.representation)
+        is_new = step not in self.steps
+        self.steps.setdefault(step, []).append(reading)
+        for needed in step.reads if is_new else ():
+            self.request(needed)
         return index
 
-    def _needs_copy(self, value: Selection, representation: Representation) -> bool:
-        return isinstance(representation, Codes) and any(
-            leaf in self.crowded for leaf in leaves(value)
-        )
+    def _needs_copy(self, reading: Reading) -> bool:
+        is_selected = bool(reading.value.inputs) and reading.representation != WIDE
+        return is_selected and not self.crowded.isdisjoint(_leaves(reading.value))
 
 
-def leaves(value: Value) -> set[Value]:
-    """The values a Selection selects from, in the end."""
-    if isinstance(value, Selection):
-        return set().union(*(leaves(input) for input in value.inputs))
-    return {value}
+def _leaves(value: Value) -> set[Value]:
+    """The values that a value only moves, in the end; itself if it computes."""
+    return set().union(*map(_leaves, value.inputs)) if value.inputs else {value}
 
 
-def _copy(value: Selection) -> Affine:
+def _copy(value: Value) -> Affine:
     """`value` read wide and written as codes."""
-    name = f"{value.name} (codes)"
-    sums = Sums(name, value.order, value.shape, [Reading(value, WIDE)],
-                lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
+    source = value.step(WIDE)
+    name = f"{source.name} (codes)"
+    sums = Sums(name, source.order + 0.5, value.shape, [Reading(value, WIDE)],
+                lambda results, tensors: Requantize(name, results, tensors[0]))  # fmt: skip
     ones = np.ones((value.shape.channels, 1))
-    return Affine(sums, ones, np.zeros(len(ones)), bound_of(value), node=value.node)
+    return Affine(sums, ones, np.zeros(len(ones)), value.bound, node=value.node)
 
 
-def emit(name: str, output: Value, table: Any, facts: dict[str, Any]) -> Emitted:
-    """The program that computes `output`; `table(codes)` makes the lookup table of the image."""
+def emit(name: str, output: Value, facts: dict[str, Any]) -> Emitted:
+    """The program that computes `output`.
+
+    In two passes, because only at the end of one is it known on how many grids each value is read.
+    """
     if not isinstance(output, Affine):
         raise LoweringError(
             f"the network ends with {output.node}, expected a linear layer or a convolution"
         )
-    draft = _Plan(set())
-    draft.request(output, FLOAT)
-    readers: dict[Affine, int] = defaultdict(int)
-    for value, representation in draft.tensors:
-        if isinstance(value, Affine) and isinstance(representation, Codes):
-            readers[value] += 1
-    plan = _Plan({value for value, count in readers.items() if count > MOST_COPIES})
-    plan.request(output, FLOAT)
-    return _assemble(name, plan, table, facts)
+    first = _Demand()
+    first.request(Reading(output, FLOAT))
+    grids = Counter(value for value, r in first.tensors if not value.inputs and r != WIDE)
+    demand = _Demand(frozenset(v for v, count in grids.items() if count > MOST_COPIES))
+    demand.request(Reading(output, FLOAT))
+    return _assemble(name, demand, facts)
 
 
-def _assemble(name: str, plan: _Plan, table: Any, facts: dict[str, Any]) -> Emitted:
-    wide = _wide_codes(plan)
+def _assemble(name: str, demand: _Demand, facts: dict[str, Any]) -> Emitted:
+    wide = _wide_grids(demand)
 
-    def codes(value: Value, representation: Representation) -> Codes:
-        return wide[value] if representation == WIDE else representation
+    def stored(reading: Reading) -> Stored:
+        value, representation = reading
+        grid = wide[value] if representation == WIDE else representation
+        return Stored(value, grid, demand.tensors[reading])
 
-    by_index = {index: key for key, index in plan.tensors.items()}
-    keys = [(value, codes(value, r)) for value, r in (by_index[i] for i in range(plan.count))]
-    tensors = [Tensor(r.type, value.shape, float(np.float32(r.scale))) for value, r in keys]
-
-    if len(plan.images) != 1:
+    by_tensor = {index: stored(reading) for reading, index in demand.tensors.items()}
+    keys = [by_tensor[index] for index in range(demand.count)]
+    images = sum(isinstance(key.value, Image) for key in keys)
+    if images != 1:
         raise LoweringError(
-            f"the image is read in {len(plan.images)} representations, expected one: "
-            "its readers need one input quantizer"
+            f"the image is read on {images} grids, expected one: its readers need one input quantizer"
         )
-    image = next(i for i, (value, _) in enumerate(keys) if isinstance(value, Image))
-    operations: list[tuple[float, Operation]] = [
-        (-1, Lookup("image", image, table(keys[image][1])))
+    steps = sorted(demand.steps, key=lambda step: step.order)
+    operations = [
+        step.build([stored(r) for r in demand.steps[step]], [stored(r) for r in step.reads])
+        for step in steps
     ]
-    for selection, representation in plan.selections:
-        inputs = [plan.tensors[input, representation] for input in selection.inputs]
-        output = plan.tensors[selection, representation]
-        operations.append((selection.order, selection.build(inputs, output)))
-    for sums, wanted in plan.sums.items():
-        reads = [plan.tensors[reading] for reading in sums.reads]
-        scales = [keys[index][1].scale for index in reads]
-        results = tuple(
-            _result(plan.tensors[value, r], value, codes(value, r), scales) for value, r in wanted
-        )
-        # A requantized selection comes right after the selection itself.
-        after = 0.5 if isinstance(sums.reads[0].value, Selection) else 0.0
-        operations.append((sums.order + after, sums.build(results, reads)))
-    operations.sort(key=lambda pair: pair[0])
-    program = Program(name, tuple(tensors), tuple(op for _, op in operations), 0, facts)
-    return Emitted(program, [value.node for value, _ in keys], [r for _, r in keys])
+    tensors = [
+        Tensor(grid.type, value.shape, float(np.float32(grid.scale))) for value, grid, _ in keys
+    ]
+    program = Program(name, tuple(tensors), tuple(operations), 0, facts)
+    return Emitted(program, [key.value.node for key in keys], [key.grid for key in keys])
 
 
-def _result(tensor: int, value: Affine, codes: Codes, input_scales: list[float]) -> Result:
-    """Everything that is linear folded into one scale for each sum and channel."""
-    branches = value.scales.shape[1]
-    inputs = np.array(input_scales if len(input_scales) == branches else input_scales * branches)
-    scales = value.scales * inputs / codes.scale
-    offsets = value.offsets / codes.scale
-    low, high = codes.low, codes.high
-    if codes.type != "f32":
-        low = int(max(low, np.rint(max(value.low, -1e9) / codes.scale)))
-        high = int(min(high, np.rint(min(value.high, 1e9) / codes.scale)))
-    elif value.is_clamped:
-        raise LoweringError(
-            f"the network ends with an activation after {value.sums.name}, expected a linear output: "
-            "leave it out of the network and apply it to the logits"
-        )
-    return Result(tensor, low, high, scales.astype(np.float32), offsets.astype(np.float32))
-
-
-def _wide_codes(plan: _Plan) -> dict[Value, Codes]:
-    """The codes of every value read wide. What a Selection joins must share one scale."""
+def _wide_grids(demand: _Demand) -> dict[Value, Grid]:
+    """The grid of every value that is read wide. What is moved into one tensor shares one."""
     groups = _Groups()
-    for value, representation in plan.tensors:
+    for value, representation in demand.tensors:
         if representation == WIDE:
             groups.find(value)
-            if isinstance(value, Selection):
-                for input in value.inputs:
-                    groups.join(value, input)
+            for input in value.inputs:
+                groups.join(value, input)
     bounds: dict[Value, float] = defaultdict(lambda: SMALLEST_BOUND)
     for value in groups.parents:
-        if isinstance(value, Affine):
+        if not value.inputs:
             root = groups.find(value)
             bounds[root] = max(bounds[root], value.bound)
     largest: dict[Value, int] = defaultdict(lambda: CODE_RANGE["i32"][1])
-    for sums in plan.sums:
-        for value, representation in sums.reads:
+    for step in demand.steps:
+        for value, representation in step.reads:
             if representation == WIDE:
                 root = groups.find(value)
                 # A power of two: float32 holds it, so no rounded limit lets a sum overflow.
-                most = 2 ** ((LARGEST_SUM // sums.addends).bit_length() - 1)
+                most = 2 ** ((LARGEST_SUM // step.addends).bit_length() - 1)
                 largest[root] = min(largest[root], most)
-    found = {}
-    for value in groups.parents:
-        root = groups.find(value)
-        most = largest[root]
-        found[value] = Codes("i32", bounds[root] / most, -most, most)
-    return found
+    roots = {value: groups.find(value) for value in groups.parents}
+    return {
+        value: Grid("i32", bounds[root] / largest[root], -largest[root], largest[root])
+        for value, root in roots.items()
+    }
 
 
 class _Groups:

@@ -1,26 +1,28 @@
 """lower: a trained, quantized network to an integer program. The only bridge between the halves.
 
-reading.py      the graph, run by torch.fx on values instead of tensors
-values.py       what a value is; moving.py: views, slices, shuffles, max pooling
-emission.py     who reads which value how; then tensors and operations
+reading.py      torch.fx runs the graph on operands instead of tensors; handlers/ know the operations
+operands.py     a value, or a value seen through padding, views and slices
+values.py       what a value is, and the operation that computes it
+emission.py     which values are read in which representations; then tensors and operations
 agreement.py    the program against the network
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from dbq.deploy.program import Program, Shape
+from dbq.deploy.program import Program
+from dbq.deploy.tensors import Grid, Shape
 from dbq.errors import LoweringError, first_line
 from dbq.lowering.agreement import compare
 from dbq.lowering.emission import Emitted, emit
-from dbq.lowering.reading import Reader
-from dbq.lowering.values import Codes
+from dbq.lowering.reading import GraphReader
+from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
 from dbq.version import __version__
 
@@ -70,32 +72,25 @@ def lower(
         model.train(was_training)
     if report is not None:
         report(str(agreement))
-    program = emitted.program
-    facts = {**program.facts, "agreement": agreement.to_json()}
-    return Program(program.name, program.tensors, program.operations, program.output, facts)
+    return emitted.program.with_facts(agreement=agreement.to_json())
 
 
 def _emit(
-    model: nn.Module, image: Shape, mean: Sequence[float], std: Sequence[float], name: str
+    model: nn.Module, shape: Shape, mean: Sequence[float], std: Sequence[float], name: str
 ) -> Emitted:
+    def table(grid: Grid) -> npt.NDArray[np.uint8]:
+        """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
+        pixels = torch.arange(256, dtype=torch.uint8).expand(shape.channels, 1, 256)
+        x = normalise(pixels, mean, std)
+        codes = (x / torch.tensor(grid.scale)).clamp(grid.low, grid.high).round()
+        return codes.to(torch.int16).numpy()[:, 0].astype(np.uint8)
+
     try:
-        reader = Reader(model, image)
+        reader = GraphReader(model, Image(shape, table))
     except Exception as error:
         raise LoweringError(
             f"{type(model).__name__} cannot be traced by torch.fx ({first_line(error)}): "
             "lowering needs a forward without branches on tensor values"
         ) from error
-    output = reader.read()
-
-    def table(codes: Codes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
-        pixels = torch.arange(256, dtype=torch.uint8).expand(image.channels, 1, 256)
-        x = normalise(pixels, mean, std)
-        quantized = (x / torch.tensor(codes.scale)).clamp(codes.low, codes.high).round()
-        bytes_: np.ndarray[Any, np.dtype[np.uint8]] = (
-            quantized.to(torch.int16).numpy()[:, 0].astype(np.uint8)
-        )
-        return bytes_
-
     facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
-    return emit(name or type(model).__name__, output, table, facts)
+    return emit(name or type(model).__name__, reader.read(), facts)

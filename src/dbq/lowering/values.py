@@ -1,148 +1,270 @@
-"""The tensors of a network while it is being lowered: real numbers that no code has been chosen for.
+"""The tensors of a network while it is lowered: real numbers for which no codes have been chosen yet.
 
-A layer's output becomes codes only when someone reads it, and each reader says in which representation:
-a convolution in that of its input quantizer, an addition or an average in `WIDE`, 32-bit codes, as
-fine as torch's floats. So a value is either
+A layer's output becomes codes only when it is read, and each reader says in which representation: a
+convolution on the grid of its input quantizer, an addition or an average in `WIDE`, 32-bit codes as fine
+as torch's floats. A value knows the step that computes it and what clamping makes of it:
 
     Image       what the network is given
     Affine      exact integer sums of an operation, then a scale and an offset per channel, then a clamp
-    Selection   values moved or chosen, never changed: it can be read in any representation
+    Selection   other values moved or chosen, never changed: it can be read in any representation
+
+Another kind of value is another subclass of `Value` with a `Step` of its own; emission knows only these
+two classes. What an activation does behind sums is all in `Clamp`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.program import Operation, Result, Shape, Type
+from dbq.deploy.operations.channels import ZEROS, Channels
+from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.tensors import Grid, Result, Shape
+from dbq.deploy.window import Pair, Window
+from dbq.errors import LoweringError
 
 Doubles = npt.NDArray[np.float64]
 
 
-class Codes(NamedTuple):
-    """A representation: value = code * scale, low <= code <= high."""
-
-    type: Type
-    scale: float
-    low: int
-    high: int
-
-    @property
-    def clip(self) -> float:
-        return self.scale * self.high
-
-
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"
-FLOAT = Codes("f32", 1.0, 0, 0)
-Representation = Codes | Literal["wide"]
-
-
-@dataclass(eq=False)
-class Image:
-    shape: Shape
-    node: str | None = None
+FLOAT = Grid("f32", 1.0, 0, 0)
+Representation = Grid | Literal["wide"]
 
 
 class Reading(NamedTuple):
-    """A value an operation reads, and in which representation."""
+    """A value that is read, and in which representation."""
 
     value: Value
     representation: Representation
 
 
-@dataclass(eq=False)
-class Sums:
-    """An operation that will make integer sums; what it writes is collected from its readers."""
+class Stored(NamedTuple):
+    """A value as a tensor of the program."""
+
+    value: Value
+    grid: Grid
+    tensor: int
+
+
+class Step(ABC):
+    """An operation to be: what it reads, and when it runs. What it writes depends on its readers."""
 
     name: str
-    order: int  # operations run in this order
-    shape: Shape
+    order: float  # operations run in this order
     reads: list[Reading]
-    build: Callable[[tuple[Result, ...], list[int]], Operation]
     addends: int = 1  # how many codes of a wide input are added up
+
+    @abstractmethod
+    def build(self, written: list[Stored], read: list[Stored]) -> Operation:
+        """The operation; `read` are its `reads`, in their order."""
+
+
+class Value(ABC):
+    shape: Shape
+    bound: float  # a number that |value| does not exceed, or hardly ever
+    node: str | None = None  # the node of the graph that has this value, if one has
+    inputs: Sequence[Value] = ()  # values of which this one is made on one common grid
+
+    @abstractmethod
+    def step(self, representation: Representation) -> Step:
+        """What computes it in this representation. One operation writes all values of a step."""
+
+    @abstractmethod
+    def clamped(self, clamp: Clamp, name: str) -> Value:
+        """The value with every element clamped by the activation `name`."""
+
+    def wide(self, name: str) -> Reading:
+        """How the operation `name` reads it, if it can read any value but the image."""
+        return Reading(self, WIDE)
 
 
 @dataclass(eq=False)
-class Affine:
-    """clamp(sum_j scales[:, j] * S_j + offsets), S_j the sums in real units: codes times their scale.
+class Image(Value):
+    """`table(grid)` holds the code of each pixel value, bytes [C, 256]."""
 
-    `bound` is a number that |value| does not exceed, or hardly ever.
+    shape: Shape
+    table: Callable[[Grid], npt.NDArray[np.uint8]]
+    node: str | None = None
+    bound: float = math.inf
+
+    def step(self, representation: Representation) -> Step:
+        return _ImageLookup(self)
+
+    def clamped(self, clamp: Clamp, name: str) -> Value:
+        raise self._untouchable(name)
+
+    def wide(self, name: str) -> Reading:
+        raise self._untouchable(name)
+
+    def _untouchable(self, name: str) -> LoweringError:
+        return LoweringError(
+            f"{name} computes with the image itself, which only a convolution or a linear layer reads: "
+            "do that before the network, or by `mean` and `std`"
+        )
+
+
+class _ImageLookup(Step):
+    name, order = "image", -1.0
+
+    def __init__(self, image: Image) -> None:
+        self.image, self.reads = image, []
+
+    def build(self, written: list[Stored], read: list[Stored]) -> Operation:
+        (stored,) = written
+        return Lookup(self.name, stored.tensor, self.image.table(stored.grid))
+
+
+class Clamp(NamedTuple):
+    """min(max(value, low), high), as a `Result` does it to codes."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def then(self, other: Clamp) -> Clamp:
+        return Clamp(max(self.low, other.low), min(self.high, other.high))
+
+    def codes(self, grid: Grid) -> tuple[int, int]:
+        """The smallest and the largest code on `grid`."""
+        low = int(max(grid.low, np.rint(max(self.low, -1e9) / grid.scale)))
+        high = int(min(grid.high, np.rint(min(self.high, 1e9) / grid.scale)))
+        return low, high
+
+
+NO_CLAMP = Clamp()
+
+
+@dataclass(eq=False)
+class Sums(Step):
+    """An operation that makes integer sums; what it writes are `Affine` values.
+
+    `factors` lists the inputs of which each sum adds products: one for a convolution's branches.
     """
+
+    name: str
+    order: float
+    shape: Shape
+    reads: list[Reading]
+    make: Callable[[tuple[Result, ...], list[int]], Operation]
+    factors: Sequence[Sequence[int]] = ((0,),)
+    addends: int = 1
+
+    def build(self, written: list[Stored], read: list[Stored]) -> Operation:
+        scales = [stored.grid.scale for stored in read]
+        units = np.array([math.prod(scales[i] for i in inputs) for inputs in self.factors])
+        results = tuple(_result(stored, units) for stored in written)
+        return self.make(results, [stored.tensor for stored in read])
+
+
+def _result(stored: Stored, units: Doubles) -> Result:
+    """Everything that is linear folded into one scale for each sum and channel."""
+    value, grid = stored.value, stored.grid
+    assert isinstance(value, Affine)
+    scales, offsets = value.scales * units / grid.scale, value.offsets / grid.scale
+    low, high = (0, 0) if grid == FLOAT else value.clamp.codes(grid)
+    return Result(stored.tensor, low, high, scales.astype(np.float32), offsets.astype(np.float32))
+
+
+@dataclass(eq=False)
+class Affine(Value):
+    """clamp(sum_j scales[:, j] * S_j + offsets), S_j the sums in real units: codes times their scale."""
 
     sums: Sums
     scales: Doubles  # [K, J]
     offsets: Doubles  # [K]
     bound: float
-    low: float = -math.inf
-    high: float = math.inf
-    node: str | None = None  # the node of the graph that has this value, if one has
+    clamp: Clamp = NO_CLAMP
+    node: str | None = None
 
-    @property
-    def shape(self) -> Shape:
-        return self.sums.shape
+    def __post_init__(self) -> None:
+        self.shape = self.sums.shape
 
     @property
     def is_clamped(self) -> bool:
-        return self.low > -math.inf or self.high < math.inf
+        return self.clamp != NO_CLAMP
+
+    def step(self, representation: Representation) -> Step:
+        if representation == FLOAT and self.is_clamped:
+            raise LoweringError(
+                f"the network ends with an activation after {self.sums.name}, expected a linear "
+                "output: leave it out of the network and apply it to the logits"
+            )
+        return self.sums
+
+    def clamped(self, clamp: Clamp, name: str) -> Affine:
+        both = self.clamp.then(clamp)
+        bound = min(self.bound, max(abs(both.low), abs(both.high)))
+        return Affine(self.sums, self.scales, self.offsets, bound, both)
 
 
 @dataclass(eq=False)
-class Selection:
-    """Values of other tensors at other places; `build(type, inputs, output)` makes the operation."""
+class Selection(Value):
+    """Elements of other values at other places; `make(inputs, output)` makes the operation."""
 
     name: str
-    order: int
+    order: float
     shape: Shape
-    inputs: list[Value]
-    build: Callable[[list[int], int], Operation]
+    inputs: Sequence[Value] = field()  # not the default of Value
+    make: Callable[[list[int], int], Operation]
     node: str | None = None
 
+    def __post_init__(self) -> None:
+        self.bound = max(value.bound for value in self.inputs)
 
-Value = Image | Affine | Selection
+    def step(self, representation: Representation) -> Step:
+        return _Move(self, representation)
 
+    def clamped(self, clamp: Clamp, name: str) -> Selection:
+        """Choosing and clamping commute, so its inputs are clamped."""
+        inputs = [value.clamped(clamp, name) for value in self.inputs]
+        return Selection(self.name, self.order, self.shape, inputs, self.make)
 
-def bound_of(value: Value) -> float:
-    """A number that |value| hardly ever exceeds."""
-    if isinstance(value, Affine):
-        return value.bound
-    inputs = [] if isinstance(value, Image) else value.inputs
-    return max((bound_of(input) for input in inputs), default=math.inf)
-
-
-@dataclass(eq=False)
-class Padded:
-    """A value with zeros around it; only a convolution can read it."""
-
-    value: Value
-    top: int
-    left: int
-    bottom: int
-    right: int
-    node: str | None = None
-
-    @property
-    def shape(self) -> Shape:
-        channels, height, width = self.value.shape
-        return Shape(channels, height + self.top + self.bottom, width + self.left + self.right)
+    def wide(self, name: str) -> Reading:
+        for value in self.inputs:
+            value.wide(name)
+        return Reading(self, WIDE)
 
 
-@dataclass(eq=False)
-class Moved:
-    """A value seen through views and slices: where each element comes from, as torch computed it.
+class _Move(Step):
+    """A Selection in one representation, which is that of its inputs."""
 
-    `index` has the tensor's present shape, [1, ...]; an element i is element i of the flattened base.
-    """
+    def __init__(self, selection: Selection, representation: Representation) -> None:
+        self.name, self.order, self.make = selection.name, selection.order, selection.make
+        self.reads = [Reading(value, representation) for value in selection.inputs]
 
-    base: Value
-    index: npt.NDArray[np.int64]
-    node: str | None = None
-    settled: Value | None = None  # as planes, once someone has asked for them
+    def build(self, written: list[Stored], read: list[Stored]) -> Operation:
+        (stored,) = written
+        return self.make([each.tensor for each in read], stored.tensor)
 
 
-Anything = Value | Padded | Moved
+def pick(
+    inputs: Sequence[Value], sources: list[tuple[int, int]], name: str, order: int
+) -> Selection:
+    """Channels of one or more values: (which input, which channel) for each, or (ZEROS, 0)."""
+
+    def make(tensors: list[int], output: int) -> Operation:
+        named = ((ZEROS if i == ZEROS else tensors[i], channel) for i, channel in sources)
+        return Channels(name, output, tuple(named))
+
+    shape = inputs[0].shape._replace(channels=len(sources))
+    return Selection(name, order, shape, inputs, make)
+
+
+def largest_of(value: Value, window: Window, size: Pair, name: str, order: int) -> Selection:
+    """Max pooling to `size` pixels. It keeps the order of codes, so any grid will do."""
+    shape = Shape(value.shape.channels, *size)
+    return Selection(
+        name,
+        order,
+        shape,
+        [value],
+        lambda tensors, output: MaxPool(name, tensors[0], window, output),
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from dbq.deploy.tensors import Grid
 from dbq.errors import PlanError, WeightsError
 from dbq.plans.precision import Precision
 from dbq.quantizers.frozen import Branches, Frozen
@@ -138,15 +138,6 @@ def require_within(method: str, option: str, value: float, low: float, high: flo
 
 
 # -- inputs ----------------------------------------------------------------------------------------
-
-
-class Grid(NamedTuple):
-    """The fixed-point grid of a tensor: value = code * scale, low <= code <= high."""
-
-    type: Literal["u8", "i8"]
-    scale: float
-    low: int
-    high: int
 
 
 class InputQuantizer(nn.Module, ABC):

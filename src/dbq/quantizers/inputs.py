@@ -17,8 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from dbq.deploy.tensors import Grid
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import BatchNorm, Grid, InputQuantizer
+from dbq.quantizers.contract import BatchNorm, InputQuantizer
 
 SMALLEST_CLIP = 1e-6  # keeps the step positive if a batch norm has died (all beta, gamma <= 0)
 

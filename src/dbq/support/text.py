@@ -2,43 +2,92 @@
 
 from __future__ import annotations
 
-import io
 import math
-
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
+import textwrap
+from collections.abc import Iterable
+from itertools import zip_longest
 
 WIDTH = 100
 PREFIXES = "kMGTP"
 
 
-def as_text(*parts: RenderableType, width: int = WIDTH) -> str:
-    """Tables and lines as they would be printed, without colour and trailing blanks.
+class Table:
+    """Rows of text under a ruled head; the first `left` columns hold text, the others numbers.
 
-    >>> as_text("one line")
-    'one line'
+    >>> table = plain_table(["layer", "bits"])
+    >>> table.add_row("conv", "8")
+    >>> print(as_text(table))
+     layer  bits
+     ────────────
+     conv      8
     """
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    for part in parts:
-        console.print(part)
-    lines = stream.getvalue().replace("\u00a0", " ").splitlines()  # rich trims plain blanks
-    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+    def __init__(self, columns: list[str], left: int) -> None:
+        self.left = left
+        self.rows: list[list[str]] = [
+            columns
+        ]  # the head is the first; an empty one is a blank line
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append(list(cells))
+
+    def add_section(self) -> None:
+        self.rows.append([])
+
+    def lines(self, width: int) -> list[str]:
+        """The table between two blank lines, its text folded so that it takes `width` if it can."""
+        widths = self._widths(width)
+        head, *body = (
+            [self._fold(cell, i, widths) for i, cell in enumerate(row)] for row in self.rows
+        )
+        rule = " " + "─" * (sum(widths) + 2 * len(widths) - 1)
+        lines = ["", *self._aligned(head, widths), rule]
+        for row in body:
+            lines += self._aligned(row, widths) if row else [""]
+        return [*lines, ""]
+
+    def _widths(self, width: int) -> list[int]:
+        filled = [row for row in self.rows if row]
+        widths = [max(map(len, cells)) for cells in zip_longest(*filled, fillvalue="")]
+        while sum(widths) + 2 * len(widths) + 1 > width and max(widths[: self.left], default=1) > 1:
+            widths[max(range(self.left), key=widths.__getitem__)] -= 1
+        return widths
+
+    def _fold(self, cell: str, column: int, widths: list[int]) -> list[str]:
+        return _folded(cell, widths[column]) if column < self.left else [cell]
+
+    def _aligned(self, row: list[list[str]], widths: list[int]) -> Iterable[str]:
+        for cells in zip_longest(*row, fillvalue=""):
+            placed = [
+                cell.ljust(width) if i < self.left else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(cells, widths, strict=False))
+            ]
+            yield " " + "  ".join(placed)
 
 
 def plain_table(columns: list[str], left: int = 1) -> Table:
     """An empty table; the first `left` columns hold text, the others numbers."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.padding = (0, 1, 0, 0)  # two blanks between columns
-    for i, column in enumerate(columns):
-        table.add_column(
-            column,
-            justify="left" if i < left else "right",
-            overflow="fold",
-            no_wrap=i >= left,
-        )
-    return table
+    return Table(columns, left)
+
+
+def as_text(*parts: Table | str, width: int = WIDTH) -> str:
+    """Tables and lines, folded to `width`, without trailing blanks.
+
+    >>> as_text("one line")
+    'one line'
+    """
+    lines: list[str] = []
+    for part in parts:
+        lines += part.lines(width) if isinstance(part, Table) else _folded(part, width)
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def _folded(text: str, width: int) -> list[str]:
+    lines = (
+        textwrap.wrap(line, width, break_on_hyphens=False) if len(line) > width else [line]
+        for line in text.splitlines() or [""]
+    )
+    return [line for folded in lines for line in folded]
 
 
 def short(number: float) -> str:
@@ -58,7 +107,7 @@ def short(number: float) -> str:
 def counted(number: int, what: str) -> str:
     """A number of things.
 
-    >>> counted(1, "epoch"), counted(12, "image")
-    ('1 epoch', '12 images')
+    >>> counted(1, "epoch"), counted(12, "image"), counted(0, "image")
+    ('1 epoch', '12 images', '0 images')
     """
-    return f"{number} {what}{'s' if number > 1 else ''}"
+    return f"{number} {what}{'s' if number != 1 else ''}"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dbq.deploy.onnx import exact as onnx_exact
-from dbq.deploy.onnx import int8 as onnx_int8
 from dbq.deploy.onnx.graph import Graph
-from dbq.deploy.onnx.moving import Values
+from dbq.deploy.onnx.values import Values
 from dbq.deploy.program import Program
 from dbq.errors import LoweringError
 from dbq.support.atomic import write_atomically
@@ -20,10 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 Form = Literal["int8", "exact"]
-FORMS: dict[Form, Callable[[Program, Graph, str], Values]] = {
-    "int8": onnx_int8.emit,
-    "exact": onnx_exact.emit,
-}
+FORMS: tuple[Form, ...] = ("int8", "exact")
 
 
 def export_onnx(program: Program, path: str | os.PathLike[str], *, form: Form = "int8") -> Path:
@@ -53,12 +47,20 @@ def to_onnx(program: Program, form: Form = "int8") -> onnx.ModelProto:
     """The model itself: uint8 `image` [N, H, W, C] in, float `logits` out."""
     if form not in FORMS:
         raise LoweringError(f"no ONNX form {form!r}; known: {', '.join(FORMS)}")
-    graph = Graph()
-    output = FORMS[form](program, graph, "image").names[program.output]
+    values = emit(program, form)
+    graph, output = values.graph, values.names[program.output]
     shape, image = program.tensors[program.output].shape, program.input_shape
     size: list[int | str] = ["N", *shape]
     if shape[1:] == (1, 1):
         graph.add("Flatten", output, label="logits")
         size = size[:2]
-    input = ("image", ("N", image.height, image.width, image.channels))
+    input = (values.image, ("N", image.height, image.width, image.channels))
     return graph.model(program.name, input, ("logits", size), __version__)
+
+
+def emit(program: Program, form: Form) -> Values:
+    """Every tensor of the program in a graph that is not a model yet."""
+    values = Values(Graph(), program.tensors, program.output, program.facts)
+    for op in program.operations:
+        op.onnx_int8(values) if form == "int8" else op.onnx_exact(values)
+    return values

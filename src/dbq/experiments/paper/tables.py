@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def mark(self) -> str:
-        return {True: "✓", False: "≠", None: "\u00a0"}[self.agrees]
+        return {True: "✓", False: "≠", None: " "}[self.agrees]
 
     @property
     def decimals(self) -> int:

@@ -7,26 +7,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from torch import nn
 
-from dbq.deploy.program import Codes as IntegerCodes
-from dbq.deploy.program import Convolution, Operation, Requantize, Result, Shape, Window
+from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.packing import Codes as IntegerCodes
+from dbq.deploy.tensors import Grid, Result, Shape
+from dbq.deploy.window import Window
 from dbq.errors import LoweringError
-from dbq.lowering.handlers.moving import is_flattened
 from dbq.lowering.handlers.pooling import pair
-from dbq.lowering.site import Site
-from dbq.lowering.values import (
-    WIDE,
-    Affine,
-    Anything,
-    Codes,
-    Doubles,
-    Image,
-    Moved,
-    Padded,
-    Reading,
-    Sums,
-    Value,
-)
+from dbq.lowering.operands import Moved, Operand, Padded, Site
+from dbq.lowering.values import Affine, Doubles, Reading, Sums, Value
+from dbq.model.graph import Op
 from dbq.model.layers import QuantConv2d, QuantLinear
 from dbq.plans.precision import MAX_BITS
 from dbq.quantizers.contract import BatchNorm
@@ -35,30 +28,33 @@ from dbq.quantizers.frozen import Branches, FixedPoint, Frozen
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
 DEVIATIONS = 64.0
-PLANS = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
+DEPLOYABLE = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
 
 
-def convolution(site: Site, layer: QuantConv2d, thing: Anything) -> Affine:
+def convolution(site: Site, layer: QuantConv2d, operand: Operand) -> Affine:
     if layer.padding_mode != "zeros":
         raise LoweringError(f"{site.name} pads by {layer.padding_mode}, expected zeros")
     left, right, top, bottom = layer._reversed_padding_repeated_twice
-    if isinstance(thing, Padded):
+    if isinstance(operand, Padded):
         left, right, top, bottom = (
-            left + thing.left,
-            right + thing.right,
-            top + thing.top,
-            bottom + thing.bottom,
+            left + operand.left,
+            right + operand.right,
+            top + operand.top,
+            bottom + operand.bottom,
         )
-        thing = thing.value
-    value = site.settle(thing)
+        operand = operand.value
+    value = site.resolve(operand)
     window = Window(pair(layer.kernel_size), pair(layer.stride), (top, left), pair(layer.dilation))
     return _weighted(site, layer, value, window, (bottom, right), layer.groups)
 
 
-def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
+def linear(site: Site, layer: QuantLinear, operand: Operand) -> Affine:
     """A convolution whose kernel is the whole of its input."""
-    value = thing.base if isinstance(thing, Moved) and is_flattened(thing) else site.settle(thing)
-    assert isinstance(value, Value)
+    value = (
+        operand.base
+        if isinstance(operand, Moved) and operand.is_flattened
+        else site.resolve(operand)
+    )
     if math.prod(value.shape) != layer.in_features:
         raise LoweringError(
             f"{site.name} reads {layer.in_features} features of {list(value.shape)}: "
@@ -71,7 +67,7 @@ def linear(site: Site, layer: QuantLinear, thing: Anything) -> Affine:
 def refuse_float(site: Site, *_: Any) -> NoReturn:
     raise LoweringError(
         f"{site.name} has float weights: prepare the network with a plan that gives every layer a "
-        f"precision, {PLANS}"
+        f"precision, {DEPLOYABLE}"
     )
 
 
@@ -94,8 +90,8 @@ def _weighted(
     bits = None
     if not quantizer.precision.is_branched:
         bits = max(quantizer.precision.size, _code_bits(site.name, codes))
-    assert isinstance(read.representation, Codes)
-    shape = Shape(kernels, *_output_size(value.shape, window, spare))
+    assert isinstance(read.representation, Grid)
+    shape = Shape(kernels, *window.output(value.shape, spare))
     sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
     bound = float(((sizes * scales).sum(1) * read.representation.clip + np.abs(offsets)).max())
     name = site.name
@@ -103,7 +99,8 @@ def _weighted(
     def build(results: tuple[Result, ...], reads: list[int]) -> Operation:
         return Convolution(name, results, reads[0], window, groups, codes, bits)
 
-    return Affine(Sums(name, site.now(), shape, [read], build), scales, offsets, bound)
+    sums = Sums(name, site.now(), shape, [read], build, factors=[(0,)] * len(codes))
+    return Affine(sums, scales, offsets, bound)
 
 
 def _planes(name: str, frozen: Frozen) -> tuple[IntegerCodes, Doubles]:
@@ -131,12 +128,12 @@ def _code_bits(name: str, codes: IntegerCodes) -> int:
     return needed
 
 
-def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
+def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Grid:
     quantizer = layer.input_quantizer
     if quantizer is None:
         raise LoweringError(
             f"{name} reads float activations: prepare the network with a plan that quantizes them, "
-            f"{PLANS}"
+            f"{DEPLOYABLE}"
         )
     if not quantizer.has_seen:
         raise LoweringError(
@@ -149,20 +146,10 @@ def _input_codes(name: str, layer: QuantConv2d | QuantLinear) -> Codes:
             f"{name} reads activations that are levels of a table: prepare the network with a plan "
             "that makes them fixed point (clip = bn, relu6, range, pact or lsq)"
         )
-    return Codes(*grid)
+    return grid
 
 
-def _output_size(shape: Shape, window: Window, spare: tuple[int, int]) -> tuple[int, int]:
-    """`spare` is the padding at the bottom and right."""
-    sizes = []
-    for axis in (0, 1):
-        extent = (window.kernel[axis] - 1) * window.dilation[axis] + 1
-        padded = window.padding[axis] + shape[1 + axis] + spare[axis]
-        sizes.append((padded - extent) // window.stride[axis] + 1)
-    return sizes[0], sizes[1]
-
-
-def batch_norm(site: Site, module: BatchNorm, thing: Anything) -> Affine:
+def batch_norm(site: Site, module: BatchNorm, operand: Operand) -> Affine:
     if module.running_mean is None or module.running_var is None:
         raise LoweringError(
             f"{site.name} keeps no running statistics, so eval() is not a fixed network"
@@ -173,7 +160,7 @@ def batch_norm(site: Site, module: BatchNorm, thing: Anything) -> Affine:
     slope = gamma / deviation
     usual = float((np.abs(beta) + DEVIATIONS * np.abs(gamma)).max())
     return scale_and_shift(
-        site, site.settle(thing), slope, beta - slope * _numbers(module.running_mean), usual
+        site, site.resolve(operand), slope, beta - slope * _numbers(module.running_mean), usual
     )
 
 
@@ -189,13 +176,18 @@ def scale_and_shift(
         scales, offsets = value.scales * slope[:, None], value.offsets * slope + shift
         exact = float((value.bound * np.abs(slope) + np.abs(shift)).max())
         return Affine(value.sums, scales, offsets, min(usual, exact))
-    if isinstance(value, Image):
-        raise LoweringError(f"{site.name} scales the image itself; give `mean` and `std` instead")
     name = site.name
-    sums = Sums(name, site.now(), value.shape, [Reading(value, WIDE)],
+    sums = Sums(name, site.now(), value.shape, [value.wide(name)],
                 lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
     return Affine(sums, slope[:, None].copy(), shift, usual)
 
 
 def _numbers(tensor: torch.Tensor) -> Doubles:
     return tensor.detach().double().cpu().numpy()
+
+
+HANDLERS: dict[Op, Any] = {
+    QuantConv2d: convolution,
+    QuantLinear: linear,
+    **dict.fromkeys((nn.Conv2d, nn.Linear), refuse_float),
+}

@@ -1,0 +1,187 @@
+"""Convolution: ternary branches or fixed-point weights. A linear layer's kernel is its whole input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.onnx import int8
+from dbq.deploy.onnx.int8 import Doubles
+from dbq.deploy.onnx.values import Values
+from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
+from dbq.deploy.operations.operation import Summing
+from dbq.deploy.packing import pack_bits, pack_trits, packed_size, unpack_bits, unpack_trits
+from dbq.deploy.tensors import Array, Shape, Tensor, require
+from dbq.deploy.window import Window
+
+# Weights of one output channel. The sum of as many 8-bit products fits 32 bits:
+# 65536 * 255 * 127 < 2^31.
+MAX_TAPS = 2**16
+MAX_BRANCHES = 3
+# A layer with so few input channels costs little: in the 8-bit ONNX form its codes are kept exactly, at
+# twice the work. So are those of linear layers, and of depthwise ones, whose products no runtime adds in
+# pairs.
+FEW_CHANNELS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(Summing):
+    """One sum for each branch of the weights; outside of the image the input is 0.
+
+    `codes` is [branches, K, C / groups, rows, columns]. `bits` is None for ternary branches, else the
+    width of the fixed-point codes.
+    """
+
+    kind = "convolution"
+    layout = "u32 input, geometry, u8 form, u8 size, results, weights"
+
+    input: int
+    window: Window
+    groups: int
+    codes: npt.NDArray[np.int8]
+    bits: int | None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (self.input,)
+
+    @property
+    def sum_count(self) -> int:  # type: ignore[override]  # of the object, not of the class
+        return len(self.codes)
+
+    @property
+    def precision(self) -> str:
+        return f"{len(self.codes)}T" if self.bits is None else f"{self.bits}b"
+
+    def macs(self, tensors: Sequence[Tensor]) -> int:
+        shape = tensors[self.writes[0]].shape
+        return int(prod(self.codes.shape[1:])) * shape.height * shape.width
+
+    def check_sums(self, tensors: Sequence[Tensor]) -> None:
+        input, shape = tensors[self.input], tensors[self.writes[0]].shape
+        require(input.type in ("u8", "i8"), f"reads {input.type}, expected u8 or i8")
+        branches, kernels, channels, *kernel = self.codes.shape
+        require(self.codes.dtype == np.int8, "codes that are not int8")
+        fits = self.groups > 0 and channels * self.groups == input.shape.channels
+        require(fits, f"{self.groups} groups of {channels} channels")
+        require(kernels == shape.channels and kernels % self.groups == 0, f"{kernels} kernels")
+        require(tuple(kernel) == self.window.kernel, "another kernel size than the window's")
+        require(channels * prod(kernel) <= MAX_TAPS, f"more than {MAX_TAPS} weights a kernel")
+        most = MAX_BRANCHES if self.bits is None else 1
+        require(1 <= branches <= most, f"{branches} branches")
+        require(self.bits is None or 2 <= self.bits <= 8, f"{self.bits} bits")
+        limit = 1 if self.bits is None else 2 ** (self.bits - 1) - 1
+        require(np.abs(self.codes.astype(np.int16)).max() <= limit, f"codes beyond {limit}")
+        self.window.check(input.shape, shape)
+
+    def largest_sums(self, largest: Sequence[int]) -> Doubles:
+        sizes = np.abs(self.codes.astype(np.int16)).sum(axis=(2, 3, 4), dtype=np.float64)  # [J, K]
+        bounds: Doubles = sizes.T * largest[0]
+        return bounds
+
+    def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
+        shape = tensors[self.writes[0]].shape
+        return [self.branch_sums(inputs[0], branch, shape) for branch in self.codes]
+
+    def branch_sums(self, x: Array, codes: npt.NDArray[np.int8], output: Shape) -> Array:
+        """Exact sums [N, K, H, W] of one branch.
+
+        As float64 products of integers, which BLAS computes and which are exact below 2^53.
+        """
+        total = np.zeros((len(x), output.channels, output.height * output.width))
+        per_in, per_out = codes.shape[1], output.channels // self.groups
+        weights = codes.reshape(self.groups, per_out, per_in, -1).astype(np.float64)
+        for tap, pixels in enumerate(self.window.pixels(x.astype(np.float64), output, 0)):
+            rows = pixels.reshape(len(x), self.groups, per_in, -1)  # [N, G, C/G, HW]
+            total += (weights[..., tap] @ rows).reshape(total.shape)
+        return total.astype(np.int64).reshape(len(x), *output)
+
+    def write(self, file: ByteWriter) -> None:
+        file.put("I", self.input)
+        file.window(self.window)
+        file.put("HHI", *self.window.dilation, self.groups)
+        file.put("BB", *((0, len(self.codes)) if self.bits is None else (1, self.bits)))
+        file.results(self.results)
+        packed = pack_trits(self.codes) if self.bits is None else pack_bits(self.codes, self.bits)
+        file.parts.append(packed)
+
+    @classmethod
+    def read(cls, file: ByteReader, name: str) -> Self:
+        input, window = file.number(), file.window()
+        down, across, groups, form, size = file.get("HHIBB")
+        if form > 1 or not (1 <= size <= MAX_BRANCHES if form == 0 else 2 <= size <= 8):
+            raise file.error(f"has weights of form {form} and size {size}")
+        channels = file.channels(input)
+        if not groups or channels % groups:
+            raise file.error(f"has {channels} channels in {groups} groups")
+        branches, bits = (size, None) if form == 0 else (1, size)
+        results = file.results(sums=branches)
+        kernels = file.channels(results[0].tensor)
+        shape = (branches, kernels, channels // groups, *window.kernel)
+        data = file.take(packed_size(prod(shape), bits))
+        codes = (
+            unpack_trits(data, prod(shape))
+            if bits is None
+            else unpack_bits(data, prod(shape), bits)
+        )
+        window = window._replace(dilation=(down, across))
+        return cls(name, results, input, window, groups, codes.reshape(shape), bits)
+
+    def onnx_sums(self, values: Values) -> list[str]:
+        """Every branch is a convolution of its own."""
+        graph, output = values.graph, values.shape(self.writes[0])
+        x, attributes = values.windowed(self.input, self.window, output, self.name)
+        weights = [
+            graph.constant(branch.astype(np.float32), f"{self.name}/codes") for branch in self.codes
+        ]
+        return [
+            graph.add("Conv", x, weight, label=self.name, group=self.groups, **attributes)
+            for weight in weights
+        ]
+
+    def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
+        """All branches as one 8-bit convolution."""
+        graph, stored = values.graph, values.names[self.input]
+        x_scale = values.tensors[self.input].scale
+        # A matrix product gives a vector, which no later layer could read as planes: only for the last.
+        is_linear = self._is_linear(values)
+        is_doubled = self.groups == 1 and (is_linear or self.codes.shape[2] <= FEW_CHANNELS)
+        is_depthwise = self.groups > 1 and self.codes.shape[2] == 1
+        merged = merge(self.codes, slopes, 127 if is_doubled or is_depthwise else LARGEST)
+        merged = with_exact_bias(merged, offsets / x_scale, self._finest(values) / x_scale)
+        codes = merged.codes
+        if is_doubled and np.abs(codes).max() > LARGEST:
+            codes = halved(codes)
+            stored = graph.add("Concat", stored, stored, label=self.name, axis=1)
+        if is_linear:
+            codes = codes.reshape(len(codes), -1)
+            stored = graph.add("Flatten", stored, label=self.name)
+        weight = int8.dequantized(graph, codes, merged.steps, f"{self.name}/weight")
+        steps = merged.steps * np.float32(x_scale)
+        bias_codes = np.clip(np.rint(offsets / steps), -(2**31) + 1, 2**31 - 1).astype(np.int32)
+        bias = int8.dequantized(graph, bias_codes, steps, f"{self.name}/bias")
+        x = int8.value(values, self.input, stored)
+        if is_linear:
+            return graph.add("Gemm", x, weight, bias, label=self.name, transB=1)
+        output = values.shape(self.writes[0])
+        x, attributes = values.windowed(self.input, self.window, output, self.name, x)
+        return graph.add("Conv", x, weight, bias, label=self.name, group=self.groups, **attributes)
+
+    def _is_linear(self, values: Values) -> bool:
+        return (
+            self.writes == (values.output,)
+            and self.window.kernel == values.shape(self.input)[1:]
+            and self.window.padding == (0, 0)
+            and self.groups == 1
+        )
+
+    def _finest(self, values: Values) -> float:
+        """An eighth of a step of the 8-bit results; any step will do where there are none."""
+        tensors = (values.tensors[i] for i in self.writes)
+        return min((t.scale / 8 for t in tensors if t.type in int8.ZERO_POINTS), default=inf)

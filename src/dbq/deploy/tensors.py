@@ -1,0 +1,124 @@
+"""Tensors of codes, and the one formula that turns exact integer sums into codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dbq.errors import LoweringError
+
+Type = Literal["u8", "i8", "i32", "f32"]
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+
+DTYPES: dict[Type, type[np.generic]] = {
+    "u8": np.uint8,
+    "i8": np.int8,
+    "i32": np.int32,
+    "f32": np.float32,
+}
+# The codes an element of each type may take. i32 is for values that are added up later: its steps are
+# so fine that only rounding to float32 limits them.
+CODE_RANGE: dict[Type, tuple[int, int]] = {
+    "u8": (0, 255),
+    "i8": (-128, 127),
+    "i32": (-(2**30), 2**30),
+    "f32": (0, 0),
+}
+
+# The limits of docs/format.md.
+MAX_SIDE = MAX_CHANNELS = 65_535
+MAX_PIXELS = 2**26
+LARGEST_SCALE = 1e20
+LARGEST_SUM = 2**31 - 1
+
+
+def require(condition: object, problem: str) -> None:
+    if not condition:
+        raise LoweringError(problem)
+
+
+class Grid(NamedTuple):
+    """Codes of one tensor: value = code * scale, low <= code <= high."""
+
+    type: Type
+    scale: float
+    low: int
+    high: int
+
+    @property
+    def clip(self) -> float:
+        return self.scale * self.high
+
+
+class Shape(NamedTuple):
+    channels: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """C x H x W elements; `code * scale` is the value. The scale of f32 is 1."""
+
+    type: Type
+    shape: Shape
+    scale: float
+
+    def check(self) -> None:
+        channels, height, width = self.shape
+        require(0 < channels <= MAX_CHANNELS, f"a tensor of {channels} channels")
+        sides = 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE
+        require(sides and height * width <= MAX_PIXELS, f"a tensor of {height} x {width} pixels")
+        finite = np.isfinite(self.scale) and 0 < self.scale <= LARGEST_SCALE
+        require(finite, f"a tensor with scale {self.scale}")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One output of an operation, from its exact integer sums s_0 .. s_{J-1} in channel k:
+
+        t = s_0 * scales[k, 0] + ... + s_{J-1} * scales[k, J-1] + offsets[k]
+        f32: t                others: round_half_even(min(max(t, low), high))
+
+    from left to right, each step rounded to float32. A ReLU is low = 0; batch norm, the scales of
+    weights and of both tensors are all inside `scales` and `offsets`.
+    """
+
+    tensor: int
+    low: int
+    high: int
+    scales: Floats  # [K, J]
+    offsets: Floats  # [K]
+
+    def check(self, tensor: Tensor, sums: int) -> None:
+        channels = tensor.shape.channels
+        require(self.scales.shape == (channels, sums), "shape of the scales")
+        require(self.offsets.shape == (channels,), "shape of the offsets")
+        for floats in (self.scales, self.offsets):
+            require(floats.dtype == np.float32, "scales and offsets that are not float32")
+            fine = np.isfinite(floats).all() and np.abs(floats).max() <= LARGEST_SCALE
+            require(fine, "a scale or offset that is NaN or too large")
+        low, high = CODE_RANGE[tensor.type]
+        inside = low <= self.low <= self.high <= high
+        require(inside, f"codes {self.low} to {self.high} in a tensor of {tensor.type}")
+
+    def largest_code(self) -> int:
+        """The largest size of a code, with the limits as float32 rounds them."""
+        return int(max(-np.float32(self.low), np.float32(self.high)))
+
+    def codes(self, sums: list[Array], type: Type) -> Array:
+        """The formula, for sums [N, K, H, W]; every step is rounded to float32 by itself."""
+        scales = self.scales.T[:, :, None, None]  # [J, K, 1, 1]
+        t: Array = sums[0].astype(np.float32) * scales[0]
+        for s, scale in zip(sums[1:], scales[1:], strict=True):
+            t = t + s.astype(np.float32) * scale
+        t = t + self.offsets[:, None, None]
+        if type == "f32":
+            return t
+        clipped = np.clip(t, np.float32(self.low), np.float32(self.high))
+        codes: Array = np.rint(clipped).astype(DTYPES[type])  # halves go to the even neighbour
+        return codes
