@@ -1,7 +1,7 @@
 """CIFAR-10 in either form of its archive.
 
 The binary form has records of a label byte and 3,072 pixel bytes (planes red, green, blue); the python
-form is read into the same records by cifar10_python.py.
+form is read into the same records by python_form.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dbq.data.cifar10 import python_form as cifar10_python
+from dbq.data.cifar10 import python_form
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
 from dbq.errors import DataError
@@ -50,10 +50,10 @@ def load_cifar10(directory: Path | str, split: str) -> tuple[Tensor, Tensor]:
     if found is None:
         raise DataError(
             f"no CIFAR-10 in {directory}: expected {' or '.join(FOLDERS)} there; "
-            f"dbq data prepare cifar10 {directory} gets it"
+            f"run dbq data prepare cifar10 {directory}"
         )
     folder, suffix = found
-    read = _read_binary if suffix else cifar10_python.read
+    read = _read_binary if suffix else python_form.read
     records = np.concatenate([read(folder / (name + suffix)) for name in FILES[split]])
     images = torch.from_numpy(records[:, 1:].copy()).view(-1, 3, 32, 32)
     return images, torch.from_numpy(records[:, 0].astype(np.int64))

@@ -1,7 +1,4 @@
-"""CIFAR-10's photographs with two labels: is it a vehicle, or an animal?
-
-As many classes as Visual Wake Words has, on images that are at hand.
-"""
+"""CIFAR-10's photographs with two labels, vehicle and animal: a small stand-in for Visual Wake Words."""
 
 from __future__ import annotations
 
