@@ -8,13 +8,16 @@ READY := $(VENV)/.ready
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test check fix bench results paper clean
+.PHONY: demo test install-check check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
 
 test: $(READY) check      ## every check and every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+install-check: $(READY)   ## the wheel in fresh environments, without torch
+	PYTHON=$(BIN)/python tests/install_check.sh
 
 check: $(READY)           ## lint, formatting, types; changes nothing
 	$(BIN)/ruff check .

@@ -5,8 +5,8 @@
     dbq.calibrate(model, batches)
     print(dbq.cost(model, example_input))
 
-Names are imported when first used, so that `import dbq` costs nothing and the deployment half of the
-package works without torch.
+Names are imported when first used, so that `import dbq` is cheap and the deployment half of the package
+works with numpy alone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'dbq' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    try:
+        value = getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from dbq.support.extras import advice
+
+        if not (message := advice(error, f"dbq.{name}")):
+            raise
+        raise ModuleNotFoundError(message, name=error.name) from None
     globals()[name] = value
     return value
 

@@ -35,13 +35,11 @@ class Description:
         return asdict(self)
 
     def __str__(self) -> str:
-        from dbq.support.text import as_text, plain_table, short
+        from dbq.support.text import aligned, short
 
-        table = plain_table(
-            ["layer", "kind", "precision", "output", "kernel", "weights", "MMACs"], left=5
-        )
-        for layer in self.layers:
-            table.add_row(
+        heads = ["layer", "kind", "precision", "output", "kernel", "weights", "MMACs"]
+        rows = [
+            (
                 layer.name,
                 layer.kind,
                 layer.precision,
@@ -50,6 +48,8 @@ class Description:
                 f"{layer.weight_bytes:,}" if layer.weight_bytes else "",
                 f"{layer.macs / 1e6:.2f}" if layer.macs else "",
             )
+            for layer in self.layers
+        ]
         weights = sum(layer.weight_bytes for layer in self.layers)
         macs = sum(layer.macs for layer in self.layers)
         last = (
@@ -57,4 +57,4 @@ class Description:
             f"{short(self.peak_memory)} bytes in all; {self.isa}, {self.threads} threads, "
             f"loaded in {self.load_milliseconds:.1f} ms"
         )
-        return as_text(table, last, width=120)
+        return f"{aligned(heads, rows, left=5)}\n\n{last}"

@@ -40,22 +40,12 @@ class Description:
         return asdict(self)
 
     def __str__(self) -> str:
-        from dbq.support.text import as_text, plain_table, short
+        from dbq.support.text import aligned, short
 
-        columns = [
-            "layer",
-            "kind",
-            "precision",
-            "output",
-            "weights",
-            "bytes",
-            "zeros",
-            "alpha",
-            "MMACs",
-        ]
-        table = plain_table(columns, left=4)
-        for layer in self.layers:
-            table.add_row(
+        heads = ["layer", "kind", "precision", "output", "weights"]
+        heads += ["bytes", "zeros", "alpha", "MMACs"]
+        rows = [
+            (
                 layer.name,
                 layer.kind,
                 layer.precision,
@@ -66,6 +56,8 @@ class Description:
                 " ".join(f"{alpha:.2f}" for alpha in layer.alphas),
                 f"{layer.macs / 1e6:.2f}" if layer.macs else "",
             )
+            for layer in self.layers
+        ]
         weights = sum(layer.weights for layer in self.layers)
         size = sum(layer.weight_bytes for layer in self.layers)
         scales = sum(layer.scale_bytes for layer in self.layers)
@@ -75,7 +67,7 @@ class Description:
             f"{short(size)} bytes ({8 * size / max(1, weights):.2f} bits each), "
             f"scales {short(scales)} bytes"
         )
-        return as_text(table, last, width=132)
+        return f"{aligned(heads, rows, left=4)}\n\n{last}"
 
 
 def describe(program: Program) -> Description:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
 WIDTH = 100
 PREFIXES = "kMGTP"
@@ -19,6 +21,8 @@ def as_text(*parts: RenderableType, width: int = WIDTH) -> str:
     >>> as_text("one line")
     'one line'
     """
+    from rich.console import Console
+
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
     for part in parts:
@@ -29,6 +33,9 @@ def as_text(*parts: RenderableType, width: int = WIDTH) -> str:
 
 def plain_table(columns: list[str], left: int = 1) -> Table:
     """An empty table; the first `left` columns hold text, the others numbers."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD)
     table.padding = (0, 1, 0, 0)  # two blanks between columns
     for i, column in enumerate(columns):
@@ -39,6 +46,25 @@ def plain_table(columns: list[str], left: int = 1) -> Table:
             no_wrap=i >= left,
         )
     return table
+
+
+def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A table like `plain_table`'s that never wraps and needs no package.
+
+    >>> print(aligned(["layer", "MACs"], [["conv1", "12"], ["fc", "3"]]))
+     layer  MACs
+     ───────────
+     conv1    12
+     fc        3
+    """
+    lines = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = [
+        "  ".join(f"{cell:{'<' if i < left else '>'}{widths[i]}}" for i, cell in enumerate(line))
+        for line in lines
+    ]
+    texts.insert(1, "─" * len(texts[0]))
+    return "\n".join(f" {text}".rstrip() for text in texts)
 
 
 def short(number: float) -> str:

@@ -1,0 +1,28 @@
+"""Optional packages, and the extra of dbq that installs each. The base package needs numpy only."""
+
+from __future__ import annotations
+
+EXTRAS = {
+    "PIL": "images",
+    "typer": "cli",
+    "rich": "cli",
+    "torch": "train",
+    "safetensors": "train",
+    "tomli_w": "train",
+    "sklearn": "demo",
+    "altair": "report",
+    "vl_convert": "report",
+    "onnx": "onnx",
+    "tensorboard": "tensorboard",
+}
+
+
+def advice(error: ModuleNotFoundError, what: str) -> str:
+    """What to install where `what` has failed for want of a package; empty if that is not dbq's to say.
+
+    >>> advice(ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn"), "dbq.prepare")
+    "dbq.prepare needs torch: pip install 'dbq[train]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    return f"{what} needs {package}: pip install 'dbq[{extra}]'" if extra else ""
