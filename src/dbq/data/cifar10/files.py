@@ -6,6 +6,7 @@ form is read into the same records by python_form.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +28,19 @@ FOLDERS = {"cifar-10-batches-bin": ".bin", "cifar-10-batches-py": ""}  # and the
 LAYOUT = "DIR/cifar-10-batches-bin/ or DIR/cifar-10-batches-py/, as in the official archives"
 
 
-def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
-    """Train (pad 4, crop, flip) and test."""
+def load(
+    options: DataOptions,
+    device: torch.device,
+    classes: tuple[str, ...] = CLASSES,
+    relabel: Callable[[Tensor], Tensor] = lambda labels: labels,
+) -> tuple[Split, Split]:
+    """Train (pad 4, crop, flip) and test; `relabel` turns CIFAR-10's labels into those of `classes`."""
     mean, std = options.mean or MEAN, options.std or STD
 
     def split(name: str) -> Split:
         images, labels = load_cifar10(options.directory, name)
         return TensorSplit(
-            images, labels, name=name, classes=CLASSES,
+            images, relabel(labels), name=name, classes=classes,
             mean=mean, std=std, pad=4, flip=True, device=device,
         )  # fmt: skip
 
