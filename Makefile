@@ -11,7 +11,7 @@ CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/n
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test native check fix bench results paper clean
+.PHONY: demo test native install-check check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
@@ -21,6 +21,9 @@ test: $(READY) check native  ## every check and every test
 
 native: $(READY)          ## the C++ test programs, plain and with sanitizers, and the kernel benchmark
 	for preset in plain asan tsan; do $(CMAKE) --log-level=WARNING --preset $$preset && $(CMAKE) --build --preset $$preset || exit 1; done
+
+install-check: $(READY)   ## the wheel in fresh environments, without torch
+	PYTHON=$(BIN)/python tests/install_check.sh
 
 check: $(READY)           ## lint, formatting, types; changes nothing
 	$(BIN)/ruff check .

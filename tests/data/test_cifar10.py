@@ -95,16 +95,16 @@ def test_both_forms_have_one_checksum(tmp_path: Path, records: np.ndarray) -> No
 
 
 def test_damaged_and_missing_files(tmp_path: Path, records: np.ndarray) -> None:
-    with pytest.raises(DataError, match=r"no CIFAR-10 in .*expected cifar-10-batches-bin or"):
+    with pytest.raises(DataError, match=str(tmp_path)):
         load_cifar10(tmp_path, "test")
     write(tmp_path / "test_batch.bin", records[:-1].tobytes())
-    with pytest.raises(DataError, match="has 30726927 bytes, expected 30730000"):
+    with pytest.raises(DataError, match=r"test_batch\.bin.*30726927"):
         load_cifar10(tmp_path, "test")
-    with pytest.raises(DataError, match=r"data_batch_1\.bin: No such file.*binary version"):
+    with pytest.raises(DataError, match=r"data_batch_1\.bin"):
         load_cifar10(tmp_path, "train")
     records[3, 0] = 10
     write(tmp_path / "test_batch.bin", records.tobytes())
-    with pytest.raises(DataError, match="has a label 10, expected 0 to 9"):
+    with pytest.raises(DataError, match=r"test_batch\.bin.* 10,"):
         load_cifar10(tmp_path, "test")
 
 
@@ -113,20 +113,22 @@ def test_damaged_pickles(tmp_path: Path, records: np.ndarray) -> None:
     whole = as_pickle(records)
     bad_label = records[:, :].copy()
     bad_label[3, 0] = 10
-    for contents, message in [
-        (b"", "is no CIFAR-10 batch"),
-        (b"GIF89a", "is no CIFAR-10 batch"),
-        (whole[: len(whole) // 2], "is no CIFAR-10 batch"),
-        (as_pickle(bad_label), "expected 10000 labels from 0 to 9"),
-        (as_pickle(records[:-1]), "expected 10000 labels from 0 to 9"),
-        (as_pickle(records, (PER_FILE, 3071)), "`data` is no uint8 array of shape"),
-        (whole.replace(b"U\x02u1", b"U\x02i1"), "`data` is no uint8 array of shape"),
-        (b"\x80\x02}.", "no list `labels` and array `data`"),
-        (b"\x80\x02].", "no list `labels` and array `data`"),
-        (bytes(40_000_001), "has over 40000000 bytes"),
+    fewer = records[:-1]
+    for contents, name in [
+        (b"", ""),
+        (b"GIF89a", ""),
+        (bytes(1000), ""),
+        (whole[: len(whole) // 2], ""),
+        (as_pickle(bad_label), "labels"),
+        (as_pickle(fewer, (PER_FILE - 1, 3072)), "data"),
+        (as_pickle(records, (PER_FILE, 3071)), ""),
+        (whole.replace(b"U\x02u1", b"U\x02i1"), "data"),
+        (b"\x80\x02}.", "labels"),
+        (b"\x80\x02].", ""),
+        (b"\x80\x02}(" + short(b"labels") + b"]" + short(b"data") + b"]u.", "data"),
     ]:
         write(path, contents)
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(DataError, match=f"test_batch.*{name}"):
             load_cifar10(tmp_path, "test")
 
 
@@ -145,7 +147,7 @@ def test_a_pickle_cannot_run_anything(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "test_batch", program.replace(b"{marker}", b"hostile!"))
-    with pytest.raises(DataError, match=f"it asks for {asks}"):
+    with pytest.raises(DataError, match=asks):
         load_cifar10(tmp_path, "test")
     assert not (tmp_path / "hostile!").exists()
 

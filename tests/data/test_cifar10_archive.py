@@ -48,30 +48,30 @@ def test_fetched_unpacked_and_not_fetched_again(tmp_path: Path, home: Path) -> N
     data = tmp_path / "data"
     said = prepare_data("cifar10", data, lambda *step: seen.append(step))
     size = (home / NAME).stat().st_size
-    assert f"unpacked into {data}" in said
+    assert str(data) in said
     assert seen[-1] == (NAME, size, size)
     assert sorted(path.name for path in data.iterdir()) == ["cifar-10-batches-bin", NAME]
     assert len(load_cifar10(data, "train")[1]) == 50_000
     (home / NAME).unlink()
-    assert "already" in prepare_data("cifar10", data)
+    assert str(data) in prepare_data("cifar10", data)
 
 
 def test_an_archive_put_there_by_hand(tmp_path: Path, home: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (home / NAME).rename(data / NAME)
-    assert "unpacked" in prepare_data("cifar10", data)
+    assert NAME in prepare_data("cifar10", data)
     assert load_cifar10(data, "test")[0].shape[0] == PER_FILE
 
 
 def test_wrong_checksums(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "data"
     monkeypatch.setitem(cifar10_archive.ARCHIVES, NAME, "0" * 32)
-    with pytest.raises(DataError, match=f"has md5 [0-9a-f]{{32}}, expected {'0' * 32}: try again"):
+    with pytest.raises(DataError, match=f"{NAME}.*{'0' * 32}"):
         prepare_data("cifar10", data)
     assert list(data.iterdir()) == []  # neither under its name nor half of it
     (data / NAME).write_bytes(b"half of it")
-    with pytest.raises(DataError, match=f"{NAME} has md5 .*: remove it"):
+    with pytest.raises(DataError, match=f"{NAME}.*{md5(b'half of it')}"):
         prepare_data("cifar10", data)
 
 
@@ -80,8 +80,8 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError) as caught:
         prepare_data("cifar10", tmp_path)
     message = str(caught.value)
-    assert "cannot fetch http://127.0.0.1:9/cifar-10-binary.tar.gz: " in message
-    assert f"put it at {tmp_path / NAME} and run this again" in message
+    assert "http://127.0.0.1:9/cifar-10-binary.tar.gz" in message
+    assert str(tmp_path / NAME) in message, "where to put it by hand"
     assert "\n" not in message
 
 
@@ -100,7 +100,7 @@ def test_an_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None:
     data.mkdir(parents=True)
     hostile = name.format(tmp_path=tmp_path)
     tar(data / "x.tar.gz", {"inner/harmless": b"", hostile: b"hostile"})
-    with pytest.raises(DataError, match=r"cannot unpack|has no folder"):
+    with pytest.raises(DataError, match=r"x\.tar\.gz"):
         cifar10_archive.unpack(data / "x.tar.gz", data)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.tar.gz"]
 
@@ -109,6 +109,6 @@ def test_damaged_archives(tmp_path: Path, home: Path) -> None:
     whole = (home / NAME).read_bytes()
     for contents in (b"", b"not a tar", whole[: len(whole) // 2]):
         (tmp_path / "x.tar.gz").write_bytes(contents)
-        with pytest.raises(DataError, match=r"cannot unpack .*x\.tar\.gz: "):
+        with pytest.raises(DataError, match=r"x\.tar\.gz"):
             cifar10_archive.unpack(tmp_path / "x.tar.gz", tmp_path)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "x.tar.gz"]

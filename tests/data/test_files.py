@@ -122,7 +122,7 @@ def test_an_unreadable_file_is_skipped_if_wanted(folder: Path, workers: int) -> 
     assert second.skipped == ()
     assert torch.equal(first.images, whole[[0, 2, 3, 4]])
     assert first.labels.tolist() == [0, 2, 0, 1]
-    with pytest.raises(DataError, match=r"no image of a batch of 1 can be read, first .*1\.jpg"):
+    with pytest.raises(DataError, match=r"1\.jpg"):
         next(split(folder, workers, skip=True).batches([torch.tensor([1])]))
 
 
@@ -137,7 +137,7 @@ def test_a_worker_that_dies(folder: Path) -> None:
     batches = split(folder, workers=1).batches([torch.arange(COUNT)])
     timer = threading.Timer(0.5, kill)
     timer.start()
-    with pytest.raises(DataError, match="a process that reads images has died"):
+    with pytest.raises(DataError, match=r"data\.workers"):
         next(batches)
     timer.join()
 

@@ -16,9 +16,9 @@ from dbq.data.views import (
     crop_of_resized,
     decode,
     random_view,
-    require_pillow,
     resized,
 )
+from dbq.deploy.images import require_pillow
 from dbq.errors import DataError
 
 BILINEAR = Image.Resampling.BILINEAR
@@ -136,5 +136,5 @@ def test_reasons(tmp_path: Path, photograph) -> None:
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(DataError, match="pip install pillow"):
+    with pytest.raises(DataError, match=r"Pillow.*dbq\[images\]"):
         require_pillow()

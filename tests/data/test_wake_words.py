@@ -98,10 +98,10 @@ def test_official_training_ids(root: Path) -> None:
     train, _ = load(root)
     assert sorted(found(train)) == [9, 25]
     (root / "mscoco_train_ids.txt").write_text("9\n42\n")
-    with pytest.raises(DataError, match=r"image 42 is in mscoco_train_ids.txt and in mscoco_mini"):
+    with pytest.raises(DataError, match=r"42 .*mscoco_train_ids\.txt.*mscoco_minival"):
         load(root)
     (root / "mscoco_minival_ids.txt").unlink()
-    with pytest.raises(DataError, match=r"has mscoco_train_ids.txt without mscoco_minival_ids.txt"):
+    with pytest.raises(DataError, match=r"mscoco_train_ids\.txt.*mscoco_minival_ids\.txt"):
         load(root)
 
 
@@ -120,14 +120,14 @@ def test_hash_split(root: Path) -> None:
     assert sorted(found(train)) == [25, 30, 34, 42, 73]
     path = annotations(root)
     path.write_text(re.sub(r'"(id|image_id)": 9,', r'"\1": 8,', path.read_text()))
-    with pytest.raises(DataError, match="no images for test"):
+    with pytest.raises(DataError, match="test"):
         load(root)
 
 
 def test_missing_images(root: Path) -> None:
     victim = next(root.glob("train*/*0030.jpg"))
     victim.unlink()
-    with pytest.raises(DataError, match=rf"{victim.name} is not there.*\(1 missing\)"):
+    with pytest.raises(DataError, match=rf"{victim.name} .*\(1 such\)"):
         load(root)
     train, _ = load(root, skip=True)
     (batch,) = train.batches([torch.arange(4)])
@@ -136,16 +136,16 @@ def test_missing_images(root: Path) -> None:
     (problem,) = check_data("visual_wake_words", root, workers=0).problems
     assert problem == f"{victim}: No such file or directory"
     victim.parent.rename(root / "elsewhere")
-    with pytest.raises(DataError, match=r"0009.jpg is not there.*\(4 missing\)"):
+    with pytest.raises(DataError, match=r"0009\.jpg .*\(4 such\)"):
         load(root)
 
 
 def test_damaged_ids(root: Path) -> None:
     (root / "mscoco_minival_ids.txt").write_text("42\n77\n")
-    with pytest.raises(DataError, match=r"has image 77, which no annotation file lists \(1 such\)"):
+    with pytest.raises(DataError, match=r"77, .*\(1 such\)"):
         load(root)
     (root / "mscoco_minival_ids.txt").write_text("42\nforty-three\n")
-    with pytest.raises(DataError, match=r"cannot read .*minival_ids.txt: .*one image id a line"):
+    with pytest.raises(DataError, match=r"minival_ids\.txt"):
         load(root)
 
 
@@ -153,25 +153,25 @@ def test_damaged_annotations(root: Path) -> None:
     path = annotations(root)
     whole = json.loads(path.read_text())
     for change, message in [
-        ({"categories": [{"id": 1, "name": "dog"}]}, "has no category 'person'"),
-        ({"images": []}, "is no file of COCO instances|lists no images"),
-        ({"images": [], "annotations": []}, "lists no images"),
-        ({"annotations": [{"image_id": 9, "category_id": PERSON}]}, "instances .KeyError: 'bbox'"),
-        ({"annotations": 3}, "is no file of COCO instances .TypeError"),
+        ({"categories": [{"id": 1, "name": "dog"}]}, "person"),
+        ({"images": []}, "instances_train"),
+        ({"images": [], "annotations": []}, "instances_train"),
+        ({"annotations": [{"image_id": 9, "category_id": PERSON}]}, "bbox"),
+        ({"annotations": 3}, "instances_train.*TypeError"),
         ({"images": [{**whole["images"][0], "width": 0}], "annotations": whole["annotations"][:1]},
-         "image 9 has no area"),
+         "image 9 "),
     ]:  # fmt: skip
         path.write_text(json.dumps({**whole, **change}))
         with pytest.raises(DataError, match=message):
             load(root)
     path.write_text(json.dumps(whole)[:-50])
-    with pytest.raises(DataError, match=r"cannot read .*instances_train.*: .*fetch it again"):
+    with pytest.raises(DataError, match="instances_train"):
         load(root)
     path.write_text("[1, 2]")
-    with pytest.raises(DataError, match="expected images, annotations and categories"):
+    with pytest.raises(DataError, match="annotations"):
         load(root)
     path.unlink()
-    with pytest.raises(DataError, match="no COCO annotations in"):
+    with pytest.raises(DataError, match=r"instances_train2014\.json"):
         load(root)
 
 
@@ -186,7 +186,5 @@ def test_an_annotation_cannot_point_outside(root: Path) -> None:
 def test_prepare(root: Path) -> None:
     said = prepare_data("visual_wake_words", root)
     assert "train (official ids), 4 images; minival (official ids), 2" in said
-    with pytest.raises(
-        DataError, match=r"no COCO annotations .* Fetch COCO by hand; expected: DIR"
-    ):
+    with pytest.raises(DataError, match=r"instances_train2014\.json.*DIR/annotations"):
         prepare_data("visual_wake_words", root / "nowhere")

@@ -108,48 +108,56 @@ def test_any_plan_survives_toml(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("toml", "message"),
+    ("toml", "names"),
     [
-        ("clp = 'bn'", "unknown key 'clp'; closest: clip"),
-        ("[roles.pointwize]\nweight='2T'", "no role 'pointwize'; closest: pointwise"),
-        ("[default]\nweights='2T'", "default: unknown key 'weights'; closest: weight"),
-        ("[default]\nweight='2X'", "default: precision '2X' is not understood"),
-        ("[default]\nweight='9b'", "default: fixed precision of 9 bits: expected 2 to 8"),
-        ("[default]\nweight='4T'", "ternary precision of 4 branches: expected 1 to 3"),
-        ("[default]\ninput='2T'", "input precision 2T: expected float or 2b to 8b"),
-        ("[default]\nmethod='dbq'", "method 'dbq' for float weights"),
-        ("clip = 'max'", "no clip rule 'max'"),
-        ("k = -1", "k = -1.0; expected a positive number"),
-        ("k = inf", "k = inf; expected a positive number"),
-        ("k = true", "k = True has the wrong type"),
-        ("[default]\noptions = { init = 'kmeans' }", "for float weights"),
-        ("k = 'six'", "k = 'six' has the wrong type"),
-        ("default = 8", "default: found 8, expected a table"),
-        ("[default", "not valid TOML"),
+        ("clp = 'bn'", ["clp", "closest: clip"]),
+        ("[roles.pointwize]\nweight='2T'", ["pointwize", "closest: pointwise"]),
+        ("[default]\nweights='2T'", ["default.weights", "closest: weight"]),
+        ("[default]\nweight='2X'", ["default.weight: ", "2X"]),
+        ("[default]\nweight='9b'", ["default.weight: ", "9", "2 to 8"]),
+        ("[default]\nweight='4T'", ["default.weight: ", "4", "1 to 3"]),
+        ("[names.'a.b']\nweight='4T'", ["names.a.b.weight: ", "4"]),
+        ("[default]\ninput='2T'", ["default: ", "2T"]),
+        ("[default]\nmethod='dbq'", ["default: ", "'dbq'"]),
+        ("[default]\nmethod=7", ["default.method = 7"]),
+        ("[default]\noptions = { init = 'kmeans' }", ["default: ", "'init'"]),
+        ("[default]\nweight = 8\noptions = { a = [1] }", ["default.options.a = [1]"]),
+        ("clip = 'max'", ["clip = 'max'", "'relu6'"]),
+        ("k = -1", ["k = -1"]),
+        ("k = inf", ["k = inf"]),
+        ("k = true", ["k = True"]),
+        ("k = 'six'", ["k = 'six'"]),
+        ("default = 8", ["default = 8"]),
+        ("[default", ["not valid TOML"]),
     ],
 )
-def test_bad_toml_says_where_and_what(toml: str, message: str) -> None:
+def test_bad_toml_is_named(toml: str, names: list[str]) -> None:
     with pytest.raises(PlanError) as caught:
         Plan.from_toml(toml, source="my.toml")
-    assert message in str(caught.value)
-    assert str(caught.value).count("my.toml") == 1
-    assert "\n" not in str(caught.value).strip()
+    message = str(caught.value)
+    assert [name for name in names if name not in message] == []
+    assert message.count("my.toml") == 1
+    assert "\n" not in message.strip()
 
 
 def test_unknown_plans(tmp_path: Path) -> None:
-    with pytest.raises(UnknownPlanError, match=r"closest: dbq-2t-\d"):
+    with pytest.raises(UnknownPlanError, match=r"dbq-2t.*closest: dbq-2t-\d"):
         load_plan("dbq-2t")
-    with pytest.raises(UnknownPlanError, match="No such file"):
+    with pytest.raises(UnknownPlanError, match=r"missing\.toml"):
         load_plan(tmp_path / "missing.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UnknownPlanError, match="not UTF-8"):
+    with pytest.raises(UnknownPlanError, match=r"binary\.toml.*UTF-8"):
         load_plan(tmp_path / "binary.toml")
+    (tmp_path / "broken.toml").write_text("[default")
+    with pytest.raises(PlanError, match=r"broken\.toml") as caught:
+        load_plan(tmp_path / "broken.toml")
+    assert not isinstance(caught.value, UnknownPlanError)
 
 
 def test_patterns_must_match() -> None:
     plan = Plan("p", patterns={"blocks.*.conv": of("2T")})
     plan.check_patterns(["blocks.1.conv"])
-    with pytest.raises(NoMatchError, match=r"matches no layer; closest: block\.1\.conv"):
+    with pytest.raises(NoMatchError, match=r"blocks\.\*\.conv.*closest: block\.1\.conv"):
         plan.check_patterns(["block.1.conv"])
 
 

@@ -16,24 +16,33 @@ def examine() -> dict[str, str]:
     >>> examine()["dbq"] == __version__
     True
     """
-    import torch
-
-    from dbq.quantizers.dbq.staircase_native import LIBRARY, STAIRCASE
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    native = f"native ({LIBRARY.name})" if STAIRCASE else f"torch calls: {LIBRARY} does not load"
     return {
         "dbq": __version__,
         "python": f"{platform.python_version()} on {sys.platform} {platform.machine()}",
-        "torch": str(torch.__version__),
         "numpy": _version("numpy"),
         "safetensors": _version("safetensors"),
         "scikit-learn": _version("scikit-learn"),
-        "cpu": f"{os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
-        "threads": str(torch.get_num_threads()),
-        "gpu": gpu,
-        "training kernel": native,
+        "cores": str(os.cpu_count()),
         "engine": _engine(),
+        **_training(),
+    }
+
+
+def _training() -> dict[str, str]:
+    try:
+        import torch
+    except ImportError:
+        return {"torch": "not installed; to train: pip install 'dbq[train]'"}
+    from dbq.quantizers.dbq.staircase_native import LIBRARY, STAIRCASE
+
+    return {
+        "torch": str(torch.__version__),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "training kernel": f"native ({LIBRARY.name})"
+        if STAIRCASE
+        else f"torch calls: {LIBRARY} does not load",
     }
 
 

@@ -151,7 +151,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
     if as_json:
         rows = [
             {"name": r.name, "about": r.about, "data": r.data.name, "network": r.model.name,
-             "plan": r.quantize.plan, "epochs": r.train.epochs, "paper_top1": r.paper}
+             "plan": r.quantize.plan.name, "epochs": r.train.epochs, "paper_top1": r.paper}
             for r in recipes
         ]  # fmt: skip
         print_json(rows)
@@ -161,7 +161,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
         width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
         paper = "" if recipe.paper is None else f"{recipe.paper:.2f}"
         table.add_row(
-            recipe.name, recipe.data.name, recipe.model.name + width, recipe.quantize.plan,
+            recipe.name, recipe.data.name, recipe.model.name + width, recipe.quantize.plan.name,
             str(recipe.train.epochs), paper,
         )  # fmt: skip
     typer.echo(as_text(table, width=105))

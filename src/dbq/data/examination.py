@@ -1,7 +1,7 @@
-"""Looking at every image of a data set: how many of which class, which are damaged, one checksum.
+"""Examining every image of a data set: counts by class, damaged files, and one checksum.
 
-The checksum is over names, labels and contents in order, so two people who see the same one have the
-same data. That of a data set in memory is over its pixels: CIFAR-10's two forms give the same.
+The checksum covers names, labels and contents in order: equal checksums mean equal data. For a data
+set in memory it covers labels and pixels, so CIFAR-10's two forms have the same one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dbq.data.split import Split, TensorSplit
 from dbq.data.views import UnreadableImageError, decode
 from dbq.support.progress import Progress, silent
 
-CHUNK = 64  # files that a worker looks at before it reports
+CHUNK = 64  # files a worker examines between two reports
 
 
 class Damage(NamedTuple):
@@ -50,7 +50,7 @@ class Report:
 
     @property
     def problems(self) -> list[str]:
-        """One line for everything that is wrong."""
+        """One line per problem."""
         damaged = [f"{bad.path}: {bad.reason}" for part in self.splits for bad in part.unreadable]
         empty = [
             f"{part.name}: no image of class {name}"

@@ -1,4 +1,4 @@
-"""Fetching a file from the network: under its own name only once its checksum is right."""
+"""Downloading a file: it appears under its name only once its checksum is right."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dbq.errors import DataError, first_line
 from dbq.support.progress import Progress, silent
 
 CHUNK = 1 << 20
-PATIENCE = 30  # seconds without an answer
+TIMEOUT = 30  # seconds without an answer
 
 
 def fetch(url: str, path: Path, md5: str, progress: Progress = silent) -> None:
-    """Write `url` to `path`; what has another checksum never gets that name."""
+    """Write `url` to `path`, unless its checksum is wrong."""
     partial = path.with_name(path.name + ".partial")
-    by_hand = f"fetch it elsewhere, put it at {path} and run this again"
+    by_hand = f"download it elsewhere, put it at {path} and run this again"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(url, timeout=PATIENCE) as answer, partial.open("wb") as file:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, partial.open("wb") as file:
             total = int(answer.headers.get("Content-Length") or 0)
             while chunk := answer.read(CHUNK):
                 file.write(chunk)
@@ -37,6 +37,6 @@ def fetch(url: str, path: Path, md5: str, progress: Progress = silent) -> None:
 
 
 def md5_of(path: Path) -> str:
-    """What the publishers of old data sets print beside the link; it finds accidents, not attacks."""
+    """The checksum that publishers of old data sets print. It detects accidents, not attacks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

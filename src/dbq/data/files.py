@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dbq.data.options import DataOptions
 from dbq.data.split import Batch, Split
-from dbq.data.views import MEAN, STD, UnreadableImageError, centre_view, random_view, require_pillow
-from dbq.deploy.images import Pixels
+from dbq.data.views import MEAN, STD, UnreadableImageError, centre_view, random_view
+from dbq.deploy.images import Pixels, require_pillow
 from dbq.errors import DataError, first_line
 from dbq.model.pixels import normalise
 
@@ -27,8 +27,8 @@ REQUESTS = (signal.SIGINT, signal.SIGTERM)
 class FileSplit(Split):
     """Labelled image files under a directory.
 
-    Workers send bytes; they are normalised here, on the device, where a quarter of the memory moves.
-    Errors travel as data, so that they arrive as one line and not as a worker's traceback.
+    Workers send bytes, a quarter of the size of floats, which are normalised here on the device. Errors
+    travel as data, so that they arrive as one line and not as a worker's traceback.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class FileSplit(Split):
     ) -> None:
         require_pillow()
         self.root, self.name, self.classes, self.side = root, name, classes, side
-        # One block of bytes and no objects: a million str would be copied into every worker, because
-        # looking at a str writes its reference count.
+        # One block of bytes: a million str would be copied into every worker, because reading a str
+        # writes its reference count.
         self.names = np.array([os.fsencode(n) for n in names], dtype=np.bytes_)
         self.labels = torch.tensor(labels)
         self.mean, self.std = options.mean or MEAN, options.std or STD
@@ -71,17 +71,17 @@ class FileSplit(Split):
             for group in groups:
                 yield self._batch(group, self._next(read))
         finally:
-            del read  # ends the workers: also where a traceback keeps this frame alive
+            del read  # ends the workers even if a traceback keeps this frame alive
 
     def _next(self, read: Iterator[_Read]) -> _Read:
         try:
             return next(read)
-        except (RuntimeError, OSError, EOFError) as error:  # as which a dead worker shows
+        except (RuntimeError, OSError, EOFError) as error:  # what a dead worker causes
             if not self.workers:
                 raise
             raise DataError(
-                f"{self.name}: a process that reads images has died ({first_line(error)}); "
-                "if memory or /dev/shm is short, use fewer data.workers"
+                f"{self.name}: a worker process has died ({first_line(error)}); "
+                "if memory or /dev/shm is short, lower data.workers"
             ) from None
 
     def _batch(self, group: Tensor, found: _Read) -> Batch:
@@ -89,14 +89,13 @@ class FileSplit(Split):
         if bad and not self.skip_unreadable:
             path, reason = bad[0]
             raise DataError(
-                f"cannot read {path}: {reason}; mend or remove it, or go on without such files "
-                "by data.skip_unreadable = true"
+                f"cannot read {path}: {reason}; replace or remove it, or set "
+                "data.skip_unreadable = true"
             )
         if bad and not found.kept:
             path, reason = bad[0]
             raise DataError(
-                f"no image of a batch of {len(group)} can be read, first {path}: {reason}; "
-                "expected a few damaged files at most"
+                f"none of the {len(group)} images of a batch is readable; the first is {path}: {reason}"
             )
         images = found.images.to(self.device, non_blocking=True)
         readable = group[torch.tensor(found.kept, dtype=torch.long)]
@@ -105,7 +104,7 @@ class FileSplit(Split):
 
 
 class _Read(NamedTuple):
-    """What a worker found for a group: pixels of `kept` places, and why the others have none."""
+    """A worker's result for a group: the pixels at places `kept`, and why the others have none."""
 
     images: Tensor
     kept: list[int]
@@ -113,7 +112,7 @@ class _Read(NamedTuple):
 
 
 class _Reader(Dataset["Pixels | str"]):
-    """Index to pixels, or to the reason why there are none. All that workers get to know."""
+    """Index to pixels, or to the reason why there are none. Workers are sent nothing else."""
 
     def __init__(self, split: FileSplit, draw: int | None) -> None:
         self.root, self.names = os.fspath(split.root), split.names
@@ -140,11 +139,11 @@ def _stack(side: int, samples: list[Pixels | str]) -> _Read:
 
 
 def read_in_workers(dataset: Dataset[Any], **how: Any) -> Iterator[Any]:
-    """What a DataLoader gives, by workers that leave signals to the main process.
+    """Iterate a DataLoader whose workers leave signals to the main process.
 
-    They are born with the signals blocked, so none dies before it can ignore them.
+    Workers start with the signals blocked, so that none dies before it can ignore them.
     """
-    generator = torch.Generator()  # or it would take a number from the global one
+    generator = torch.Generator()  # the loader would draw from the global one
     loader = DataLoader(dataset, worker_init_fn=_ignore_requests, generator=generator, **how)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, REQUESTS)
     try:
@@ -154,8 +153,8 @@ def read_in_workers(dataset: Dataset[Any], **how: Any) -> Iterator[Any]:
 
 
 def _ignore_requests(worker: int) -> None:
-    """Ctrl-C, or a scheduler's SIGTERM, reaches every process of a group; what it means is for the
-    main one to say. Workers end when it does."""
+    """Ctrl-C and a scheduler's SIGTERM reach every process of a group, but only the main one acts on
+    them. Workers end when it does."""
     for number in REQUESTS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, REQUESTS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Which data set, where it lies, and how it is read."""
+    """Which data set, where its files are, and how it is read."""
 
     name: str
     directory: str = ""  # where the files are; data sets that ship with us need none

@@ -1,4 +1,4 @@
-"""Data sets, one a file: what `DATASETS` knows, recipes and the command line can use."""
+"""The data sets that recipes and the command line can name."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dbq.support.progress import Progress, silent
 
 @dataclass(frozen=True)
 class DataSet:
-    """`load(options, device)` gives the train and test splits; `prepare(directory, progress)` gets the
-    files, or raises an error that says which to fetch by hand, and says in a line what is there."""
+    """`load(options, device)` returns the train and test splits. `prepare(directory, progress)` gets the
+    files and returns a line about them, or raises an error that says what to download by hand."""
 
     about: str
     size: int  # side of the images a network sees
@@ -32,9 +32,9 @@ class DataSet:
     std: tuple[float, ...]
     load: Callable[[DataOptions, torch.device], tuple[Split, Split]]
     prepare: Callable[[Path, Progress], str]
-    layout: str = ""  # which files must be where; empty: it needs no directory
+    layout: str = ""  # which files are expected where; empty: it needs no directory
     any_size: bool = False  # whether data.image_size may be another than `size`
-    # What the shorter side of a test image becomes before its centre is cropped, by the crop's side.
+    # Length of a test image's shorter side before its centre is cropped, by the crop's side.
     resize_length: Callable[[int], int] | None = None
 
 
@@ -100,14 +100,14 @@ def normalisation(options: DataOptions) -> tuple[tuple[float, ...], tuple[float,
 
 
 def prepare_data(name: str, directory: Path | str = "", progress: Progress = silent) -> str:
-    """Get the files of a data set into `directory`, or say what to fetch by hand."""
+    """Get the files of a data set into `directory`, or say what to download by hand."""
     return _find(name, directory).prepare(Path(directory), progress)
 
 
 def check_data(
     name: str, directory: Path | str = "", progress: Progress = silent, workers: int = 2
 ) -> Report:
-    """Look at every image of a data set.
+    """Examine every image of a data set.
 
     >>> [part.images for part in check_data("digits").splits]
     [1437, 360]
@@ -121,8 +121,5 @@ def _find(name: str, directory: Path | str) -> DataSet:
         raise DataError(f"no data set {name!r}; {closest(name, DATASETS)}")
     known = DATASETS[name]
     if known.layout and not str(directory):
-        raise DataError(
-            f"{name}: no directory given, expected where its files are: DIR, or data.directory "
-            "in a recipe"
-        )
+        raise DataError(f"{name}: no directory given; give DIR, or data.directory in a recipe")
     return known

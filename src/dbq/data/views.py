@@ -1,8 +1,8 @@
 """How an image file becomes the pixels a network sees: the two views of He et al. (2016).
 
 Training: shorter side resized to a random length in [256, 480], a random 224x224 crop, half of them
-mirrored. Testing: shorter side 256, the centre crop. Other sides than 224 scale these lengths alike.
-The orientation that a camera notes in a file is not applied: published accuracies are without it.
+mirrored. Testing: shorter side 256, the centre crop. For other crops than 224 these lengths scale.
+The orientation tag of a camera is ignored, as it is in published accuracies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from dbq.deploy.images import BILINEAR, Pixels, centre_of_resized, resized
-from dbq.errors import DataError, first_line
+from dbq.errors import first_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,14 +24,6 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # over ImageNet's trai
 
 class UnreadableImageError(Exception):
     """A file that cannot be decoded; the message is the reason, without the file's name."""
-
-
-def require_pillow() -> None:
-    """Say what to install where there is no pillow; the other data sets do without it."""
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError:
-        raise DataError("image files are read by pillow: pip install pillow") from None
 
 
 def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
@@ -46,20 +38,20 @@ def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
 
 
 def centre_view(path: str, side: int) -> Pixels:
-    """The centre, by resizing everything: to the bit what accuracies are measured on elsewhere."""
+    """The centre crop of the whole image resized: bit for bit what other systems are measured on."""
     return centre_of_resized(decode(path), resize_length(side), side)
 
 
 def resize_length(side: int) -> int:
-    """What the shorter side becomes before a square of `side` is taken from the centre."""
+    """Length of the shorter side before a square of `side` is cut from the centre."""
     return scaled(TEST_LENGTH, side)
 
 
 def decode(source: str | IO[bytes], at_least: int = 0) -> Image:
     """An image as RGB.
 
-    With `at_least`, a JPEG may come out at a half, quarter or eighth of its size, as long as its shorter
-    side keeps that many pixels: the decoder then does less work.
+    With `at_least`, a JPEG may be decoded at a half, quarter or eighth of its size, which is faster, as
+    long as its shorter side keeps that many pixels.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -76,12 +68,12 @@ def decode(source: str | IO[bytes], at_least: int = 0) -> Image:
         raise UnreadableImageError("not an image") from None
     except MemoryError:
         raise
-    except Exception as error:  # a damaged file can raise nearly anything inside a decoder
+    except Exception as error:  # decoders raise nearly anything on a damaged file
         raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
 
 
 def scaled(length: int, side: int) -> int:
-    """A length that is meant for crops of 224, for crops of `side`.
+    """Scale a length given for crops of 224 to crops of `side`.
 
     >>> scaled(256, 224), scaled(480, 96)
     (256, 206)
@@ -92,7 +84,7 @@ def scaled(length: int, side: int) -> int:
 def crop_of_resized(image: Image, length: int, corner: tuple[int, int], side: int) -> Pixels:
     """The square at `corner` of the image resized to a shorter side of `length`.
 
-    Only the square is computed, at a fraction of the whole's cost; roundings may differ.
+    Only the square is computed, at a fraction of the cost; rounding may differ from the whole's.
     """
     (left, top), (old_width, old_height) = corner, image.size
     new_width, new_height = resized(image.size, length)

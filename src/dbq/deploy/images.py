@@ -23,10 +23,9 @@ def read_image(path: Path, shape: tuple[int, int, int], resize_length: int = 0) 
     `resize_length` is what the shorter side became before the crop when the network was tested; if it is
     not given, the image is scaled to just cover `shape`. An image of the right size stays as it is.
     """
-    try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise DataError("image files need Pillow: pip install 'dbq[images]'") from None
+    require_pillow()
+    from PIL import Image, ImageOps
+
     height, width, channels = shape
     if channels not in (1, 3):
         raise DataError(f"the network reads {channels} channels; image files have 1 or 3")
@@ -42,6 +41,14 @@ def read_image(path: Path, shape: tuple[int, int, int], resize_length: int = 0) 
     if resize_length and width == height:
         return centre_of_resized(wanted, resize_length, width).reshape(shape)
     return np.asarray(ImageOps.fit(wanted, (width, height), BILINEAR), np.uint8).reshape(shape)
+
+
+def require_pillow() -> None:
+    """Raise an error that says what to install where Pillow is missing."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise DataError("image files need Pillow: pip install 'dbq[images]'") from None
 
 
 def centre_of_resized(image: PillowImage, length: int, side: int) -> Pixels:

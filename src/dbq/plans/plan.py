@@ -7,17 +7,16 @@ applies: exact name, then pattern, then role, then default.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from dbq.errors import NoMatchError, PlanError, closest
 from dbq.plans.precision import FLOAT, Kind, Precision
-from dbq.support.toml import quote, toml_value
+from dbq.support import toml
+from dbq.support.frozen import frozen
 
 Role = Literal["first", "last", "depthwise", "pointwise", "conv"]
 Clip = Literal["bn", "relu6", "range", "pact", "lsq", "lqnet"]
@@ -25,16 +24,17 @@ Option = str | int | float | bool
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CLIPS: tuple[Clip, ...] = get_args(Clip)
-# The method meant where only a precision is given. Other kinds have none: the plan has to say.
+# The method that a bare precision stands for. Binary branches have none: a plan has to name one.
 USUAL_METHOD: dict[Kind, str] = {"ternary": "dbq", "fixed": "fixed"}
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What one layer gets: precision of its weights and of the tensor it reads.
+    """What one layer gets: the precision of its weights and of the tensor it reads.
 
-    `method` names the quantizer of the weights (a key of `dbq.quantizers.table.QUANTIZERS`); empty means
-    the usual one for the kind of precision, and is how that one is kept. `options` go to it.
+    `method` names the weight quantizer (a key of `dbq.quantizers.table.QUANTIZERS`) and `options` are
+    its own. The usual method of a kind of precision is stored as the empty string, so that plans that
+    name it and plans that do not are equal.
 
     >>> LayerPlan.of("2T", "8b")
     LayerPlan(weight=2T, input=8b)
@@ -55,7 +55,7 @@ class LayerPlan:
             raise PlanError(f"{given} for float weights: give the weights a precision")
         if self.method == USUAL_METHOD.get(self.weight.kind):
             object.__setattr__(self, "method", "")
-        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        object.__setattr__(self, "options", frozen(self.options))
 
     @classmethod
     def of(
@@ -72,8 +72,11 @@ class LayerPlan:
         options = "".join(f", {key}={value!r}" for key, value in self.options.items())
         return f"LayerPlan(weight={self.weight}, input={self.input}{method}{options})"
 
-    def __reduce__(self) -> tuple[Any, ...]:  # a mappingproxy cannot be pickled or deep-copied
-        return LayerPlan, (self.weight, self.input, self.method, dict(self.options))
+    def to_table(self) -> dict[str, Any]:
+        """The table that stands for this rule in TOML."""
+        weight, input = ("float" if p.is_float else str(p) for p in (self.weight, self.input))
+        named: dict[str, Any] = {"method": self.method, "options": dict(self.options)}
+        return {"weight": weight, "input": input, **{k: v for k, v in named.items() if v}}
 
 
 FLOAT_LAYER = LayerPlan()
@@ -84,9 +87,10 @@ class Plan:
     """Precision by layer name, pattern, role, or default, and the clipping rule of activations.
 
     `clip` is the rule for tensors behind a batch norm: `bn` clips at max(beta + k|gamma|), `relu6`
-    at 6, `range` at a running range. Tensors without a batch norm in front use `range` under these
-    rules. `pact`, `lsq` and `lqnet` are those methods' own quantizers, for every tensor but the
-    image. Patterns are shell patterns over full layer names; of two that match, the later wins.
+    at 6, `range` at a running range. Under these three, a tensor without a batch norm in front of it
+    is clipped by `range`. `pact`, `lsq` and `lqnet` are the input quantizers of those methods, for
+    every tensor but the image. Patterns are shell patterns over full layer names; of two that match,
+    the later wins.
 
     >>> plan = Plan("mine", roles={"pointwise": LayerPlan.of("2T", 8)})
     >>> plan.choose("features.3.pw", "pointwise").weight
@@ -105,7 +109,7 @@ class Plan:
         object.__setattr__(self, "default", self.default or FLOAT_LAYER)
         for table in ("roles", "patterns", "names"):
             rules = {key: rule or FLOAT_LAYER for key, rule in getattr(self, table).items()}
-            object.__setattr__(self, table, MappingProxyType(rules))
+            object.__setattr__(self, table, frozen(rules))
         for role in self.roles:
             if role not in ROLES:
                 raise PlanError(f"plan {self.name}: no role {role!r}; {closest(role, ROLES)}")
@@ -160,11 +164,10 @@ class Plan:
         options: Mapping[str, Option] | None = None,
         weight: Precision | None = None,
     ) -> Plan:
-        """A copy in which every rule with weights of this kind has another method, precision, or more
-        options; those of the old method go with it.
+        """A copy in which every rule with weights of this kind gets another method or precision, or
+        more options. A new method does not inherit the options of the old one.
 
-        Its name says what was changed: what a table says about a plan must not be said of another
-        method in it.
+        The name of the copy says what was changed, so that tables do not mistake it for the original.
 
         >>> plan = Plan("mine", LayerPlan.of("2T"))
         >>> plan.with_method("ternary", options={"init": "kmeans"}).default
@@ -196,88 +199,33 @@ class Plan:
         change = " ".join(filter(None, (method, str(weight or ""))))
         return replace(plan, name=f"{self.name} with {change}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        tables = (dict(self.roles), dict(self.patterns), dict(self.names))
-        return Plan, (self.name, self.default, *tables, self.clip, self.k)
+    def to_table(self) -> dict[str, Any]:
+        """The table that stands for this plan in TOML."""
+        table: dict[str, Any] = {"name": self.name, "clip": self.clip, "k": float(self.k)}
+        table["default"] = self.default.to_table()
+        for key in ("roles", "patterns", "names"):
+            rules: Mapping[str, LayerPlan] = getattr(self, key)
+            table[key] = {name: rule.to_table() for name, rule in rules.items()}
+        return table
 
     def to_toml(self) -> str:
         """The plan as TOML; `Plan.from_toml` reads it back to an equal plan."""
-        head = f"name = {quote(self.name)}\nclip = {quote(self.clip)}\nk = {float(self.k)}\n"
-        tables = [("default", self.default)]
-        for table in ("roles", "patterns", "names"):
-            rules: Mapping[str, LayerPlan] = getattr(self, table)
-            tables += [(f"{table}.{quote(key)}", rule) for key, rule in rules.items()]
-        return head + "".join(f"\n[{key}]\n{_rule_to_toml(rule)}" for key, rule in tables)
+        return toml.write(self.to_table())
 
     @classmethod
     def from_toml(cls, text: str, source: str = "plan") -> Plan:
         """Parse TOML; an unknown key or a bad value is a PlanError that names `source`."""
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError(f"{source}: not valid TOML: {error}") from None
-        known = ("name", "clip", "k", "default", "roles", "patterns", "names")
-        _check_keys(data, known, source)
-        for key, kinds in (("name", (str,)), ("clip", (str,)), ("k", (int, float))):
-            if key in data and type(data[key]) not in kinds:
-                raise PlanError(f"{source}: {key} = {data[key]!r} has the wrong type")
-        tables: dict[str, dict[str, LayerPlan]] = {}
-        for table in ("roles", "patterns", "names"):
-            rules = _table(data.get(table, {}), f"{source}: {table}")
-            tables[table] = {
-                key: _rule_from_toml(rule, f"{source}: {table}.{key}")
-                for key, rule in rules.items()
-            }
-        default = _rule_from_toml(data.get("default", {}), f"{source}: default")
-        try:
-            return cls(
-                name=data.get("name", Path(source).stem),
-                default=default,
-                clip=data.get("clip", "bn"),
-                k=float(data.get("k", 6.0)),
-                **tables,  # type: ignore[arg-type]  # role names are checked by __post_init__
-            )
-        except PlanError as error:
-            raise PlanError(f"{source}: {error}") from None
+        return cls.from_table(toml.parse(text, source, PlanError), source)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], source: str) -> Plan:
+        """A plan from parsed TOML; its name is that of the file unless the table has one."""
+        named = {"name": Path(source).stem, **table}
+        return toml.build(cls, named, source, PlanError, PLAN_HOOKS)
 
 
-def _rule_to_toml(rule: LayerPlan) -> str:
-    weight, input = ("float" if p.is_float else str(p) for p in (rule.weight, rule.input))
-    lines = [f'weight = "{weight}"', f'input = "{input}"']
-    if rule.method:
-        lines.append(f"method = {quote(rule.method)}")
-    if rule.options:
-        pairs = ", ".join(
-            f"{quote(key)} = {toml_value(value)}" for key, value in rule.options.items()
-        )
-        lines.append(f"options = {{ {pairs} }}")
-    return "\n".join(lines) + "\n"
-
-
-def _rule_from_toml(data: object, where: str) -> LayerPlan:
-    if data == "float":
-        return FLOAT_LAYER
-    rule = _table(data, where)
-    _check_keys(rule, ("weight", "input", "method", "options"), where)
-    options = _table(rule.get("options", {}), f"{where}.options")
-    try:
-        return LayerPlan(
-            Precision.parse(rule.get("weight", "float")),
-            Precision.parse(rule.get("input", "float")),
-            str(rule.get("method", "")),
-            options,
-        )
-    except PlanError as error:
-        raise PlanError(f"{where}: {error}") from None
-
-
-def _table(data: object, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise PlanError(f"{where}: found {data!r}, expected a table")
-    return data
-
-
-def _check_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    for key in data:
-        if key not in known:
-            raise PlanError(f"{where}: unknown key {key!r}; {closest(key, known)}")
+# A precision is written as text, and a rule that keeps a layer float may be the word "float".
+PLAN_HOOKS: toml.Hooks = {
+    Precision: Precision.parse,
+    LayerPlan: lambda rule: FLOAT_LAYER if rule == "float" else rule,
+}

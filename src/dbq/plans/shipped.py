@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dbq.errors import PlanError, UnknownPlanError, closest
+from dbq.errors import PlanError, UnknownPlanError
 from dbq.plans.plan import FLOAT_LAYER, Clip, LayerPlan, Plan, Role
+from dbq.support import toml
 
 
 def load_plan(plan: Plan | str | Path) -> Plan:
@@ -21,17 +22,8 @@ def load_plan(plan: Plan | str | Path) -> Plan:
         raise PlanError(f"a plan is a Plan, a name or a path, not a {type(plan).__name__}")
     if str(plan) in PLANS:
         return PLANS[str(plan)]
-    path = Path(plan)
-    if path.suffix != ".toml":
-        raise UnknownPlanError(
-            f"no plan named {str(plan)!r}; {closest(str(plan), PLANS)}; or give a path ending in .toml"
-        )
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UnknownPlanError(f"cannot read plan {path}: {reason}") from None
-    return Plan.from_toml(text, source=str(path))
+    toml.check_suffix(plan, "plan", PLANS, UnknownPlanError)
+    return Plan.from_toml(toml.read_text(Path(plan), "plan", UnknownPlanError), str(plan))
 
 
 def uniform_plan(

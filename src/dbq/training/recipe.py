@@ -1,31 +1,28 @@
 """Recipe: everything that decides a training run, as frozen data, from TOML.
 
-A recipe may `extends` another one, shipped or a file beside it, and says only what differs. An unknown
-key or a value of the wrong type is an error that names the nearest key.
+A recipe may extend another one, shipped or a file in the same directory, and then says only what
+differs. An unknown key is an error that names the nearest known one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, get_type_hints
 
 from dbq.data.options import DataOptions
-from dbq.errors import DbqError, RecipeError, closest
-from dbq.plans.plan import Option, Plan
+from dbq.errors import RecipeError
+from dbq.plans.plan import PLAN_HOOKS, Option, Plan
 from dbq.plans.precision import Precision
-from dbq.plans.shipped import load_plan, shipped_name
-from dbq.support.toml import toml_value
+from dbq.plans.shipped import PLANS, load_plan, shipped_name
+from dbq.support import toml
 
-LARGEST = 1e9  # no rate, share or temperature is; nor is infinity or NaN smaller
+LARGEST = 1e9  # bound on every number in a recipe; infinity and NaN fail the comparison too
 SHIPPED = Path(__file__).parent / "recipes"
-
-Section = TypeVar("Section")
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,12 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class QuantizeOptions:
-    """Which layer gets what, and what is done before the first step."""
+    """Which layer gets what, and what is done before the first step.
 
-    plan: str = "fp"  # a name or a .toml path
+    In TOML `plan` is the name of a shipped plan, the path of a .toml file, or the plan's own table.
+    """
+
+    plan: Plan = PLANS["fp"]
     method: str = ""  # instead of dbq, for all ternary layers
     precision: str = ""  # instead of the plan's, for all ternary layers
     options: Mapping[str, Option] = field(default_factory=dict)  # of all ternary layers' quantizer
@@ -81,17 +81,17 @@ class ExtraOptions:
     teacher: str = ""  # the weights of that network; empty: model.weights
     distill_temperature: float = 2.0
     label_smoothing: float = 0.0
-    ema: float = 0.0  # decay of an average of the weights, which is then what is tested and kept
+    ema: float = 0.0  # decay of a running average of the weights, which is then tested and kept
     reestimate: int = 0  # training images for re-estimating batch norms after the last step
-    size: float = 0.0  # bits a weight that layers with learned precision may take; 0 is no limit
-    size_penalty: float = 1e-3  # what a bit too many costs, squared, beside the loss
+    size: float = 0.0  # bits per weight allowed to layers with learned precision; 0: no limit
+    size_penalty: float = 1e-3  # factor of the squared excess in bits, added to the loss
 
 
 @dataclass(frozen=True)
 class MachineOptions:
-    """How it is computed; what comes out is meant to be the same."""
+    """How the run is computed. The result is meant to be the same whatever these say."""
 
-    device: str = "auto"  # cuda if there is one
+    device: str = "auto"  # cuda if available
     precision: Literal["float32", "bf16", "fp16"] = "float32"
     channels_last: bool = False
     compile: bool = False
@@ -101,7 +101,7 @@ class MachineOptions:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training run as data. `about` says what it is, `paper` the accuracy it is to reach."""
+    """A training run as data. `about` says what it is, `paper` the accuracy the paper reports."""
 
     name: str
     model: ModelOptions
@@ -155,54 +155,45 @@ class Recipe:
                         f"recipe {self.name}: {section.name}.{entry.name} = {value!r} is out of range"
                     )
 
-    @property
-    def base_plan(self) -> Plan:
-        """The plan that the recipe names, as it is."""
-        text = self.quantize.plan
-        whole = "\n" in text  # written out by `load_recipe`
-        return Plan.from_toml(text, f"plan of {self.name}") if whole else load_plan(text)
-
-    @property
+    @cached_property
     def plan(self) -> Plan:
         """The plan, with the recipe's method, precision and options for ternary layers."""
         wanted = self.quantize
         weight = Precision.parse(wanted.precision) if wanted.precision else None
-        if wanted.method or wanted.options or weight:
-            plan = self.base_plan.with_method("ternary", wanted.method, wanted.options, weight)
-            return replace(plan, name=shipped_name(plan))
-        return self.base_plan
+        if not (wanted.method or wanted.options or weight):
+            return wanted.plan
+        plan = wanted.plan.with_method("ternary", wanted.method, wanted.options, weight)
+        return replace(plan, name=shipped_name(plan))
 
     def to_toml(self) -> str:
         """The whole recipe, defaults included; `Recipe.from_toml` reads it back to an equal one."""
-        lines, tables = [], []
-        for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
-            if dataclasses.is_dataclass(value):
-                tables.append(f"\n[{entry.name}]\n" + "\n".join(_assignments(value)))
-            elif value is not None:
-                lines.append(f"{entry.name} = {toml_value(value)}")
-        return "\n".join([*lines, *tables]) + "\n"
+        return toml.write(_table(self))
 
     @classmethod
     def from_toml(cls, text: str, source: str = "recipe") -> Recipe:
         """Parse TOML that extends nothing."""
-        return from_tables(_parse(text, source), source)
+        return _from_tables(toml.parse(text, source, RecipeError), source)
 
 
-def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """A shipped recipe by name, or one from a .toml file; `overrides` are "section.key=value".
+def load_recipe(
+    recipe: str | Path, overrides: Sequence[str] = (), values: Mapping[str, Option] | None = None
+) -> Recipe:
+    """A shipped recipe by name, or one from a .toml file.
 
-    >>> load_recipe("resnet20-2t", ["train.epochs=3"]).train.epochs
+    `overrides` are texts "section.key=value"; `values`, by "section.key", are put in after them.
+
+    >>> load_recipe("resnet20-2t", ["train.epochs=3"], {"train.seed": 7}).train.epochs
     3
     """
     tables = _extended(str(recipe), ())
     for override in overrides:
-        _apply(tables, override)
-    found = from_tables(tables, f"recipe {recipe}")
-    if found.quantize.plan.endswith(".toml"):  # the run must not depend on what the file becomes
-        written_out = load_plan(found.quantize.plan).to_toml()
-        found = replace(found, quantize=replace(found.quantize, plan=written_out))
-    return found
+        key, equals, text = override.partition("=")
+        if not (equals and key.strip()):
+            raise RecipeError(f"--set {override!r}: expected section.key=value")
+        _put(tables, key, _value(key, text))
+    for key, value in (values or {}).items():
+        _put(tables, key, value)
+    return _from_tables(tables, f"recipe {recipe}")
 
 
 def recipe_names() -> list[str]:
@@ -214,14 +205,30 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def from_tables(tables: Mapping[str, Any], source: str) -> Recipe:
-    """A Recipe from parsed TOML, every key and type checked."""
-    try:
-        return _make(Recipe, tables, source, prefix="")
-    except RecipeError:
-        raise
-    except DbqError as error:
-        raise RecipeError(f"{source}: {error}") from None
+def _from_tables(tables: Mapping[str, Any], source: str) -> Recipe:
+    return toml.build(Recipe, tables, source, RecipeError, HOOKS)
+
+
+def _plan(given: Any) -> Any:
+    """The plan that `quantize.plan` stands for, unless it is a table, which is built as one."""
+    if not isinstance(given, str):
+        return given
+    if "\n" in given:  # runs recorded by earlier versions hold the whole plan as text
+        return Plan.from_toml(given)
+    return load_plan(given)
+
+
+HOOKS: toml.Hooks = {**PLAN_HOOKS, Plan: _plan}
+
+
+def _table(value: Any) -> Any:
+    """What stands for a recipe, one of its sections or one of their values in TOML."""
+    if isinstance(value, Plan):
+        return value.name if PLANS.get(value.name) == value else value.to_table()
+    if dataclasses.is_dataclass(value):
+        items = {f.name: _table(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {key: item for key, item in items.items() if item is not None}
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _extended(recipe: str, seen: tuple[str, ...], beside: Path = Path()) -> dict[str, Any]:
@@ -229,16 +236,8 @@ def _extended(recipe: str, seen: tuple[str, ...], beside: Path = Path()) -> dict
     path = SHIPPED / f"{recipe}.toml" if recipe in recipe_names() else beside / recipe
     if str(path) in seen:
         raise RecipeError(f"recipe {recipe} extends itself: {' -> '.join((*seen, str(path)))}")
-    if path.suffix != ".toml":
-        raise RecipeError(
-            f"no recipe named {recipe!r}; {closest(recipe, recipe_names())}; "
-            "or give a path ending in .toml"
-        )
-    try:
-        tables = _parse(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise RecipeError(f"cannot read recipe {path}: {reason}") from None
+    toml.check_suffix(path, "recipe", recipe_names(), RecipeError)
+    tables = toml.parse(toml.read_text(path, "recipe", RecipeError), str(path), RecipeError)
     base = tables.pop("extends", None)
     tables.setdefault("name", path.stem)
     if base is None:
@@ -246,7 +245,7 @@ def _extended(recipe: str, seen: tuple[str, ...], beside: Path = Path()) -> dict
     if not isinstance(base, str):
         raise RecipeError(f"{path}: extends = {base!r}; expected the name of a recipe")
     merged = _extended(base, (*seen, str(path)), path.parent)
-    for key in ("about", "paper"):  # of the other recipe, not of this one
+    for key in ("about", "paper"):  # these describe the other recipe, not this one
         merged.pop(key, None)
     for key, value in tables.items():
         if isinstance(value, dict) and isinstance(merged.get(key), dict):
@@ -256,83 +255,25 @@ def _extended(recipe: str, seen: tuple[str, ...], beside: Path = Path()) -> dict
     return merged
 
 
-def _parse(text: str, source: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{source}: not valid TOML: {error}") from None
-
-
-def _apply(tables: dict[str, Any], override: str) -> None:
-    """Put "a.b=v" into the tables; v is TOML, or a plain string where it is not or one is wanted."""
-    key, equals, text = override.partition("=")
-    path = [part.strip() for part in key.split(".")]
-    if not equals or not all(path):
-        raise RecipeError(f"--set {override!r}: expected section.key=value")
+def _value(key: str, text: str) -> Any:
+    """An override's text as TOML, or as it is where it is not TOML or the key wants a string."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()
-    if _hint(path) is str and not isinstance(value, str):
-        value = text.strip()  # a directory may be called 2024-01-01
-    for part in path[:-1]:
-        tables = tables.setdefault(part, {})
-        if not isinstance(tables, dict):
-            raise RecipeError(f"--set {override!r}: {part} is a value, not a section")
-    tables[path[-1]] = value
-
-
-def _hint(path: Sequence[str]) -> Any:
-    """The type a recipe wants at a path of keys; None if it has no such key."""
+        return text.strip()
     hint: Any = Recipe
-    for key in path:
-        if not dataclasses.is_dataclass(hint):
-            return None
-        hint = typing.get_type_hints(hint).get(key)
-    return hint
+    for part in key.split("."):
+        hint = get_type_hints(hint).get(part.strip()) if dataclasses.is_dataclass(hint) else None
+    if hint is str and not isinstance(value, str):
+        return text.strip()  # a directory may be called 2024-01-01
+    return value
 
 
-def _make(kind: type[Section], tables: Mapping[str, Any], source: str, prefix: str) -> Section:
-    """An object of dataclass `kind` from a table."""
-    hints = typing.get_type_hints(kind)
-    fields = {entry.name: entry for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in tables:
-        if key not in fields:
-            raise RecipeError(f"{source}: unknown key {prefix}{key}; {closest(key, fields)}")
-    values = {
-        key: _convert(hints[key], value, source, f"{prefix}{key}") for key, value in tables.items()
-    }
-    for name, entry in fields.items():
-        required = entry.default is entry.default_factory is dataclasses.MISSING
-        if required and name not in values:
-            raise RecipeError(f"{source}: {prefix}{name} is missing")
-    return kind(**values)
-
-
-def _convert(hint: Any, value: Any, source: str, key: str) -> Any:
-    """`value` as the type a field is annotated with, or an error."""
-    origin = typing.get_origin(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
-        return _make(hint, value, source, prefix=f"{key}.")
-    if origin is Literal:
-        if value in typing.get_args(hint):
-            return value
-        expected = " or ".join(map(repr, typing.get_args(hint)))
-    elif origin is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(float, item, source, key) for item in value)
-    elif origin is Mapping and isinstance(value, dict):
-        return MappingProxyType(dict(value))
-    elif hint in (float, float | None) and type(value) in (int, float):
-        return float(value)
-    elif type(value) is hint:
-        return value
-    else:
-        expected = getattr(hint, "__name__", str(hint))
-    raise RecipeError(f"{source}: {key} = {value!r}; expected {expected}")
-
-
-def _assignments(section: Any) -> list[str]:
-    return [
-        f"{entry.name} = {toml_value(getattr(section, entry.name))}"
-        for entry in dataclasses.fields(section)
-    ]
+def _put(tables: dict[str, Any], key: str, value: Any) -> None:
+    """Set "section.key" in the tables."""
+    *sections, last = [part.strip() for part in key.split(".")]
+    for section in sections:
+        tables = tables.setdefault(section, {})
+        if not isinstance(tables, dict):
+            raise RecipeError(f"{key} = {value!r}: {section} is a value, not a section")
+    tables[last] = value

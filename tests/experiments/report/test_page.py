@@ -137,7 +137,7 @@ def test_the_pickers_change_what_is_shown(browser: Any, report: Path) -> None:
 
 def test_pointing_at_a_run_fades_the_others(browser: Any, report: Path) -> None:
     page = opened(browser, report)
-    dots = page.find_elements("css selector", "#curves .mark-symbol.layer_1_marks path")
+    dots = page.find_elements("css selector", "#curves .mark-symbol.dots_marks path")
     assert {dot.get_attribute("opacity") for dot in dots} == {"1"}
     ActionChains(page).move_to_element(dots[0]).perform()
     wait(page, "return document.querySelectorAll('#curves path[opacity=\"0.1\"]').length > 0")

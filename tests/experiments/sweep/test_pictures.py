@@ -55,21 +55,18 @@ def test_seeds_are_taken_together_in_order() -> None:
 
 
 def test_the_figure_has_means_spans_and_the_front() -> None:
-    panels = sweep_figure(OUTCOME)["hconcat"]
-    assert len(panels) == len(SHOWN)
-    for panel in panels:
-        front, spans, points = (layer["data"]["values"] for layer in panel["layer"])
+    figure = sweep_figure(OUTCOME)
+    assert [panel["data"]["name"] for panel in figure["hconcat"]] == list(SHOWN)
+    for panel in figure["hconcat"]:
+        points = figure["datasets"][panel["data"]["name"]]
         assert [(p["first"], p["others"], p["top1"]) for p in points] == [
             ("0.25", "4b", 80.5), ("0.25", "1T", 84.5), ("0.5", "1T", 82.0),
         ]  # fmt: skip
-        assert [(p["worst"], p["best"]) for p in spans] == [
-            (80.0, 81.0),
-            (83.0, 86.0),
-            (82.0, 82.0),
-        ]
+        spans = [(p["worst"], p["best"]) for p in points]
+        assert spans == [(80.0, 81.0), (83.0, 86.0), (82.0, 82.0)]
         # 4b at 0.25 costs as much as 1T and is worse, 1T at 0.5 costs more and is worse.
-        assert [p["top1"] for p in front] == [84.5]
-        shapes = panel["layer"][2]["encoding"]["shape"]
+        assert [p["top1"] for p in points if p["front"]] == [84.5]
+        shapes = panel["layer"][-1]["encoding"]["shape"]
         assert (shapes["title"], shapes["sort"]) == ("precision", ["4b", "1T"])
 
 
@@ -84,17 +81,16 @@ def test_fewer_keys(sweep: Sweep, tmp_path: Path) -> None:
         Row("n", values, seed, 80.0 + seed, 1, dict.fromkeys(COSTS, 1e6), "d") for seed in (0, 1)
     )
     figure = sweep_figure(Outcome(sweep, rows, {}, ()))
-    points = figure["hconcat"][0]["layer"][2]
-    assert [p["top1"] for p in points["data"]["values"]] == [80.5]
-    assert "shape" not in points["encoding"]
+    assert [p["top1"] for p in figure["datasets"]["C_S"]] == [80.5]
+    assert "shape" not in figure["hconcat"][0]["layer"][-1]["encoding"]
     assert "<svg" in draw(figure, tmp_path / "s.svg").read_text()
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from dbq.sweep import Sweep
-from dbq.sweep_outcome import Outcome
+from dbq.experiments.sweep.sweep import Sweep
+from dbq.experiments.sweep.outcome import Outcome
 
 for _ in range(150):
     Outcome(Sweep("s", "r"), (), {}, ("a run",)).write(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Getting CIFAR-10: the official archive, fetched or put there by hand, checked and unpacked."""
+"""The official archive of CIFAR-10: downloaded or put there by hand, then checked and unpacked."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dbq.errors import DataError, first_line
 from dbq.support.progress import Progress, silent
 
 HOME = "https://www.cs.toronto.edu/~kriz/"
-ARCHIVES = {  # file, the md5 its home page prints; the first is what we fetch
+ARCHIVES = {  # the md5 is the home page's; the first one is downloaded
     "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
     "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
 }
 
 
 def prepare(directory: Path, progress: Progress = silent) -> str:
-    """Make `directory` hold CIFAR-10; what is there already is not fetched again."""
+    """Get CIFAR-10 into `directory`, unless it is there already."""
     if find(directory):
         for split in ("train", "test"):
             load_cifar10(directory, split)
-        return f"CIFAR-10 is in {directory} already"
+        return f"CIFAR-10 is already in {directory}"
     archive = next((directory / name for name in ARCHIVES if (directory / name).exists()), None)
     if archive is None:
         name, md5 = next(iter(ARCHIVES.items()))
@@ -31,14 +31,14 @@ def prepare(directory: Path, progress: Progress = silent) -> str:
         fetch(HOME + name, archive, md5, progress)
     elif (found := md5_of(archive)) != ARCHIVES[archive.name]:
         raise DataError(
-            f"{archive} has md5 {found}, expected {ARCHIVES[archive.name]}: remove it, fetch again"
+            f"{archive} has md5 {found}, expected {ARCHIVES[archive.name]}: remove it and run this again"
         )
     unpack(archive, directory)
     return f"CIFAR-10 unpacked into {directory}; {archive.name} may be removed"
 
 
 def unpack(archive: Path, directory: Path) -> None:
-    """The archive's one folder, in `directory` as a whole or not at all."""
+    """Put the archive's folder into `directory`, as a whole or not at all."""
     partial = directory / "cifar-10.partial"
     try:
         with tarfile.open(archive) as tar:

@@ -1,11 +1,12 @@
 """CIFAR-10 in either form of its archive.
 
 The binary form has records of a label byte and 3,072 pixel bytes (planes red, green, blue); the python
-form is read into the same records by cifar10_python.py.
+form is read into the same records by python_form.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dbq.data.cifar10 import python_form as cifar10_python
+from dbq.data.cifar10 import python_form
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
 from dbq.errors import DataError
@@ -27,14 +28,19 @@ FOLDERS = {"cifar-10-batches-bin": ".bin", "cifar-10-batches-py": ""}  # and the
 LAYOUT = "DIR/cifar-10-batches-bin/ or DIR/cifar-10-batches-py/, as in the official archives"
 
 
-def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
-    """Train (pad 4, crop, flip) and test."""
+def load(
+    options: DataOptions,
+    device: torch.device,
+    classes: tuple[str, ...] = CLASSES,
+    relabel: Callable[[Tensor], Tensor] = lambda labels: labels,
+) -> tuple[Split, Split]:
+    """Train (pad 4, crop, flip) and test; `relabel` turns CIFAR-10's labels into those of `classes`."""
     mean, std = options.mean or MEAN, options.std or STD
 
     def split(name: str) -> Split:
         images, labels = load_cifar10(options.directory, name)
         return TensorSplit(
-            images, labels, name=name, classes=CLASSES,
+            images, relabel(labels), name=name, classes=classes,
             mean=mean, std=std, pad=4, flip=True, device=device,
         )  # fmt: skip
 
@@ -50,10 +56,10 @@ def load_cifar10(directory: Path | str, split: str) -> tuple[Tensor, Tensor]:
     if found is None:
         raise DataError(
             f"no CIFAR-10 in {directory}: expected {' or '.join(FOLDERS)} there; "
-            f"dbq data prepare cifar10 {directory} gets it"
+            f"run dbq data prepare cifar10 {directory}"
         )
     folder, suffix = found
-    read = _read_binary if suffix else cifar10_python.read
+    read = _read_binary if suffix else python_form.read
     records = np.concatenate([read(folder / (name + suffix)) for name in FILES[split]])
     images = torch.from_numpy(records[:, 1:].copy()).view(-1, 3, 32, 32)
     return images, torch.from_numpy(records[:, 0].astype(np.int64))

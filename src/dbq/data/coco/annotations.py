@@ -1,4 +1,4 @@
-"""COCO's annotations: for every image its file, and whether something of a category is large in it."""
+"""COCO's annotations: the file of every image, and whether it shows a category at a certain size."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def label_images(path: Path, category: str, least_share: float) -> dict[int, Lab
         }
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} is no file of COCO instances ({type(error).__name__}: {first_line(error)}): "
+            f"{path} is not a file of COCO instances ({type(error).__name__}: {first_line(error)}): "
             "fetch it again"
         ) from None
     if not wanted:
@@ -68,7 +68,7 @@ def label_images(path: Path, category: str, least_share: float) -> dict[int, Lab
 
 
 def _parse(path: Path) -> Mapping[str, Any]:
-    """Without the outlines of objects, which are nearly all of its 450 MB: dropped as they are read."""
+    """The file without the outlines of objects, nearly all of its 450 MB, dropped while reading."""
     try:
         with path.open(encoding="utf-8") as file:
             parsed = json.load(file, object_hook=_keep)
@@ -76,7 +76,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise DataError(f"cannot read {path}: {first_line(error)}; fetch it again") from None
     if not isinstance(parsed, dict) or not parsed.keys() >= {"images", "annotations", "categories"}:
         raise DataError(
-            f"{path} is no file of COCO instances: expected images, annotations and categories"
+            f"{path} is not a file of COCO instances: expected images, annotations and categories"
         )
     return parsed
 

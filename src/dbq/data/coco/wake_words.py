@@ -1,9 +1,9 @@
 """Visual Wake Words (Chowdhery et al. 2019): is there a person in this COCO photograph?
 
-Yes if the box of at least one person covers more than 0.5 % of the image: the box, as the paper says,
-where some converters take the area of the outline inside it. Tested on the 8,059 images of
-mscoco_minival_ids.txt where that file is there, trained on all others. Without it images are divided by
-a hash of their id, and the splits' names say so: accuracies on the two are not comparable.
+Yes if the box of at least one person covers more than 0.5 % of the image. This is the paper's rule;
+some converters use the area of the outline inside the box. If mscoco_minival_ids.txt exists, its 8,059
+images are the test set and all others the training set. Without it images are divided by a hash of
+their id, and the names of the splits say so: accuracies on the two test sets are not comparable.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIDE = 224
 LEAST_SHARE = 0.005
 CLASSES = ("no person", "person")
 TRAIN_IDS, MINIVAL_IDS = "mscoco_train_ids.txt", "mscoco_minival_ids.txt"
-TEST_PER_MILLE = 65  # of the hash split: 8,000 or so of 123,287, about as many as minival
+TEST_PER_MILLE = 65  # of the hash split: about 8,000 of 123,287, as in minival
 LAYOUT = (
     "DIR/annotations/instances_train2014.json and instances_val2014.json with the images in "
     "DIR/train2014/ and DIR/val2014/ (or all of 2017), from cocodataset.org; for the official test "
@@ -56,17 +56,17 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
 
 
 def prepare(directory: Path, progress: Progress = silent) -> str:
-    """25 GB with terms of their own: see that they are there, or say what must be."""
+    """Check that COCO is there, or say what to download: 25 GB, under terms of their own."""
     options = DataOptions("visual_wake_words", str(directory))
     try:
         train, test = load(options, torch.device("cpu"))
     except DataError as error:
-        raise DataError(f"{error}. Fetch COCO by hand; expected: {LAYOUT}") from None
+        raise DataError(f"{error}. Download COCO by hand; expected: {LAYOUT}") from None
     return f"COCO is in {directory}: {train.name}, {len(train)} images; {test.name}, {len(test)}"
 
 
 def in_hash_split(image: int) -> bool:
-    """Whether an image is for testing, by "hash split 1"; never to change under that name.
+    """Whether an image is for testing in "hash split 1". Must never change under that name.
 
     >>> sum(map(in_hash_split, range(100_000)))
     6483
@@ -83,7 +83,7 @@ def _divide(root: Path, images: dict[int, Labelled]) -> tuple[list[int], list[in
     if minival is None:
         if train is not None:
             raise DataError(
-                f"{root} has {TRAIN_IDS} without {MINIVAL_IDS}: expected that too, or neither"
+                f"{root} has {TRAIN_IDS} without {MINIVAL_IDS}: expected both or neither"
             )
         test = {i for i in everything if in_hash_split(i)}
         return [i for i in everything if i not in test], sorted(test), "hash split 1"
@@ -98,7 +98,7 @@ def _divide(root: Path, images: dict[int, Labelled]) -> tuple[list[int], list[in
 
 
 def _read_ids(root: Path, name: str, images: dict[int, Labelled]) -> set[int] | None:
-    """The ids in a file of the data set's directory or its annotations/, None if it is not there."""
+    """The ids in a file of the data set's directory or its annotations/; None without that file."""
     path = next((p for p in (root / name, root / "annotations" / name) if p.is_file()), None)
     if path is None:
         return None
@@ -115,7 +115,7 @@ def _read_ids(root: Path, name: str, images: dict[int, Labelled]) -> set[int] | 
 
 
 def _require_files(root: Path, images: dict[int, Labelled]) -> None:
-    """Before hours of training, not in the middle of them."""
+    """Raise before hours of training, not in the middle of them."""
     present: dict[str, set[str]] = {}
     missing = []
     for image in images.values():
@@ -127,6 +127,6 @@ def _require_files(root: Path, images: dict[int, Labelled]) -> None:
             missing.append(image.file)
     if missing:
         raise DataError(
-            f"{root / missing[0]} is not there, but in the annotations ({len(missing)} missing): "
-            "fetch it, or go on without by data.skip_unreadable = true"
+            f"{root / missing[0]} is missing, but listed in the annotations ({len(missing)} such): "
+            "download it, or set data.skip_unreadable = true"
         )

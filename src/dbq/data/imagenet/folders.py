@@ -1,6 +1,6 @@
-"""ImageNet (ILSVRC2012): class folders for training; for testing class folders, or flat with labels.
+"""ImageNet (ILSVRC2012): class folders for training; for testing class folders or a flat folder.
 
-Any number of classes will do, so that subsets work; their order is that of the sorted folder names.
+Subsets of the classes work too; classes are numbered in the order of the sorted folder names.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
 
 
 def prepare(directory: Path, progress: Progress = silent) -> str:
-    """Nobody may fetch ImageNet for another: see that it is there, or say what must be."""
+    """Check that ImageNet is there, or say what to download: its terms forbid doing it for others."""
     options = DataOptions("imagenet", str(directory))
     try:
         train, test = load(options, torch.device("cpu"))
     except DataError as error:
         raise DataError(
-            f"{error}. ImageNet is given out by image-net.org under its terms, so fetch it by hand; "
+            f"{error}. Download ImageNet by hand from image-net.org, under its terms; "
             f"expected: {LAYOUT}"
         ) from None
     return (
@@ -68,12 +68,12 @@ def _val(root: Path, classes: list[str]) -> tuple[list[str], list[int]]:
         return read_labels(root, _listing(root / "val"), classes)
     if missing := sorted(set(classes) - set(folders)):
         raise DataError(
-            f"{root / 'val'} has no folder {missing[0]}, which {root / 'train'} has "
+            f"{root / 'val'} has no folder {missing[0]}, which is in {root / 'train'} "
             f"({len(missing)} missing): expected the same classes in both"
         )
     if foreign := sorted(set(folders) - set(classes)):
         raise DataError(
-            f"{root / 'val'} has a folder {foreign[0]}, which {root / 'train'} has not "
+            f"{root / 'val'} has a folder {foreign[0]}, which is not in {root / 'train'} "
             f"({len(foreign)} such): expected the same classes in both"
         )
     return _in_folders(root, "val", classes)
@@ -94,12 +94,12 @@ def _in_folders(root: Path, part: str, classes: list[str]) -> tuple[list[str], l
 
 
 def _class_folders(directory: Path) -> list[str]:
-    """Sorted; files beside them, such as the archives they came from, do not matter."""
+    """Sorted names of folders; files among them, such as the original archives, are ignored."""
     return [name for name in _listing(directory) if (directory / name).is_dir()]
 
 
 def _listing(directory: Path) -> list[str]:
-    """Sorted names, but for hidden ones."""
+    """Sorted names, without hidden ones."""
     try:
         return sorted(name for name in os.listdir(directory) if not name.startswith("."))
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Labels of ImageNet's 50,000 validation images where they lie flat in one folder.
+"""Labels of ImageNet's 50,000 validation images where they are in one flat folder.
 
-Which form a file has is seen from its lines:
+The form of a file follows from its lines:
 
     ILSVRC2012_val_00000001.JPEG n01751748    a file and its wnid
     ILSVRC2012_val_00000001.JPEG 65           a file and the place of its class, sorted, from 0
@@ -93,7 +93,7 @@ def _by_name(
 def _place(path: Path, line: int, wnid: str, places: dict[str, int]) -> int:
     if wnid not in places:
         raise DataError(
-            f"{path}, line {line}: label {wnid} is no class folder of {path.parent / 'train'}"
+            f"{path}, line {line}: label {wnid} is not a class folder of {path.parent / 'train'}"
         )
     return places[wnid]
 
@@ -103,8 +103,8 @@ def _synset_ids(root: Path) -> dict[str, str]:
     path = root / SYNSETS
     if not path.is_file():
         raise DataError(
-            f"labels that are numbers alone are the devkit's ids, and {path} is not there: expected "
-            "lines `ID WNID`, the columns ILSVRC2012_ID and WNID of the devkit's meta.mat"
+            f"labels that are bare numbers are the devkit's ids and need {path}: lines `ID WNID`, "
+            "the columns ILSVRC2012_ID and WNID of the devkit's meta.mat"
         )
     rows = _rows(path)
     if len(rows[0]) != 2:

@@ -73,11 +73,11 @@ class Contestant:
         name = f"{base.name} {self.name}"
         if self.method == FLOAT:
             calibrate = base.quantize.calibrate
-            return replace(base, name=name, quantize=QuantizeOptions("fp", calibrate=calibrate))
-        if not base.base_plan.has_weights("ternary"):
+            return replace(base, name=name, quantize=QuantizeOptions(calibrate=calibrate))
+        if not base.quantize.plan.has_weights("ternary"):
             raise RecipeError(
-                f"plan {base.base_plan.name} of recipe {base.name} has no ternary layer, so there is "
-                "nothing to compare methods on"
+                f"plan {base.quantize.plan.name} of recipe {base.name} has no ternary layer, so "
+                "there is nothing to compare methods on"
             )
         own = self.method == (base.quantize.method or "dbq")
         options = base.quantize.options if own else {}

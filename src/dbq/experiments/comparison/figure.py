@@ -1,4 +1,4 @@
-"""The figure of a comparison: accuracy against what a network computes and what it stores."""
+"""The figure of a comparison: accuracy against the cost of computation and of storage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = ("C_S", "C_M")
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> Path:
-    """Write the figure; the suffix of `path`, .svg or .png, says in which format."""
+    """Write the figure in the format given by the suffix of `path`, .svg or .png."""
     points: list[dict[str, Any]] = [
         {
             "run": e.name,
@@ -23,7 +23,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
             "group": {"dbq": "DBQ", FLOAT: FLOAT}.get(e.name.partition("-")[0], "others"),
             **{metric: getattr(e.cost, metric) for metric in METRICS},
         }
-        # DBQ first: it has the first colour.
+        # DBQ comes first and so gets the first colour.
         for e in sorted(comparison.entries, key=lambda e: not e.name.startswith("dbq"))
     ]
     epochs = counted(comparison.epochs, "epoch")

@@ -1,7 +1,7 @@
-"""The paper's figures, drawn anew: its printed numbers, and ours from the runs at hand.
+"""The paper's figures: its printed numbers, and ours from the given runs.
 
-Paper and ours are told apart at a glance: the paper's points are hollow, ours are filled. A figure
-that needs a trained network and is given none is left out.
+The paper's points are hollow, ours are filled. A figure that needs a trained network is left out if
+none is given.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import altair as alt
 import torch
 from torch import nn
 
 from dbq.experiments.paper import printed
 from dbq.experiments.paper.tables import paper_cost
-from dbq.experiments.report.charts import PALETTE, Spec, chart, scale_ratios
+from dbq.experiments.report.charts import ROWS, Spec, finished, scale_ratios
 from dbq.experiments.report.facts import RunFacts
-from dbq.experiments.report.pareto import label_heights
+from dbq.experiments.report.pareto import PALETTE, pareto_panel, placed
 from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.quantizers.inputs import BatchNormClip, ClippedInput
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
 PAPER, OURS = "paper (hollow)", "ours (filled)"
-SHAPES = {"field": "from", "type": "nominal", "title": None,
-          "scale": {"domain": [PAPER, OURS], "range": ["circle", "square"]}}  # fmt: skip
 
 
 def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator[tuple[str, Spec]]:
     """Name and chart of every figure that can be drawn from these runs and their networks.
 
-    What the paper shows of one network is of the first run that has it.
+    A figure of a single network shows the first run that has what it needs.
     """
     yield "motivation", motivation(runs)
     each = list(zip(runs, networks, strict=True))
@@ -51,51 +50,41 @@ def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator
 
 def motivation(runs: Sequence[RunFacts]) -> Spec:
     """Accuracy against C_C of MobileNetV1 on ImageNet: the paper's first figure."""
-    rows: list[dict[str, Any]] = []
-    for given in printed.COMPARISON.rows:
-        if given.plan is not None:
-            cost, top1 = paper_cost(given).total.C_C, float(given.top1)
-            rows.append({"name": given.label, "C_C": cost, "top1": top1, "from": PAPER})
+    rows = [
+        _point(given.label, paper_cost(given).total.C_C, float(given.top1), PAPER)
+        for given in printed.COMPARISON.rows
+        if given.plan is not None
+    ]
     rows += [
-        {
-            "name": run.name,
-            "C_C": run.result["cost"]["C_C"],
-            "top1": run.result["top1"],
-            "from": OURS,
-        }
+        _point(run.name, run.result["cost"]["C_C"], run.result["top1"], OURS)
         for run in runs
         if (run.network, run.data) == ("mobilenet_v1", "imagenet")
     ]
-    heights = label_heights({row["name"]: (row["C_C"], row["top1"]) for row in rows})
-    for row in rows:
-        row["height"] = heights[row["name"]]
-    across = {"field": "C_C", "type": "quantitative", "title": "C_C, 1-bit full adders",
-              "scale": {"type": "log", "padding": 30, "nice": False},
-              "axis": {"format": "~s", "tickCount": 6}}  # fmt: skip
-    up = {"field": "top1", "type": "quantitative", "title": "top-1 on ImageNet, %",
-          "scale": {"zero": False, "padding": 12}}  # fmt: skip
-    return chart(
+    shapes = alt.Scale(domain=[PAPER, OURS], range=["circle", "square"])
+    points = _points("name", alt.Shape("from:N", title=None, scale=shapes), legend=False)
+    panel = pareto_panel("C_C", points, label="name", title="top-1 on ImageNet, %", line=False)
+    return finished(
+        panel.properties(width="container", height=360),
         "Accuracy against computational cost of MobileNetV1 on ImageNet, by method",
-        data={"values": rows},
-        width="container",
-        height=360,
-        layer=[
-            _points(across, up, {"field": "name", "type": "nominal", "legend": None,
-                                 "scale": {"range": PALETTE}}),
-            {"mark": {"type": "text", "align": "left", "dx": 9, "fontSize": 11},
-             "encoding": {"x": across, "y": {**up, "field": "height"}, "text": {"field": "name"}}},
-        ],
-    )  # fmt: skip
+        C_C=placed(rows, "C_C"),
+    )
 
 
-def _points(across: Spec, up: Spec, colour: Spec, shape: Spec = SHAPES) -> Spec:
-    """Hollow points for the paper's numbers, filled ones for ours."""
-    fill = {"condition": {"test": f"datum.from === '{OURS}'", "value": 1}, "value": 0}
-    return {
-        "mark": {"type": "point", "size": 90, "strokeWidth": 2, "filled": False, "tooltip": True},
-        "encoding": {"x": across, "y": up, "color": colour, "fill": colour, "fillOpacity": fill,
-                     "shape": shape},
-    }  # fmt: skip
+def _point(name: str, cost: float, top1: float, source: str) -> dict[str, Any]:
+    return {"name": name, "C_C": cost, "top1": top1, "from": source}
+
+
+def _points(field: str, shape: alt.Shape, legend: bool = True) -> alt.Chart:
+    """Hollow points for the paper's numbers, filled ones for ours; colours tell values of `field`."""
+    shown = alt.Undefined if legend else None
+    filled = alt.when(f"datum.from === '{OURS}'").then(alt.value(1)).otherwise(alt.value(0))
+    points: alt.Chart = alt.Chart().mark_point(size=90, strokeWidth=2, filled=False, tooltip=True)
+    return points.encode(
+        alt.Color(f"{field}:N", legend=shown).scale(range=PALETTE),
+        alt.Fill(f"{field}:N", legend=shown).scale(range=PALETTE),
+        shape,
+        fillOpacity=filled,
+    )
 
 
 def _two_branches(model: nn.Module) -> Iterator[tuple[str, BranchQuantizer]]:
@@ -110,22 +99,18 @@ def quantizer_curves(quantizer: BranchQuantizer, run: str, where: str, kernel: i
     """The staircase of a trained kernel, and the sigmoids it is trained as at several temperatures."""
     rows = staircase(quantizer, kernel)
     names = ["hard", *(f"T = {t:g}" for t in TEMPERATURES)]
-    return chart(
+    curves = alt.Chart(ROWS, width=460, height=360, title=f"{run}: {where}, kernel {kernel}")
+    curves = curves.mark_line().encode(
+        alt.X("w:Q", title="weight w"),
+        alt.Y("q:Q", title="Q(w)"),
+        alt.Color("curve:N", title=None).scale(domain=names, range=PALETTE[: len(names)]),
+        alt.Order("w:Q"),
+    )
+    temperatures = ", ".join(f"{t:g}" for t in TEMPERATURES)
+    about = (
         f"The 2T quantizer of kernel {kernel} of {where} in {run}: hard, and soft at temperatures "
-        + ", ".join(f"{t:g}" for t in TEMPERATURES),
-        title=f"{run}: {where}, kernel {kernel}",
-        data={"values": rows},
-        mark={"type": "line"},
-        width=460,
-        height=360,
-        encoding={
-            "x": {"field": "w", "type": "quantitative", "title": "weight w"},
-            "y": {"field": "q", "type": "quantitative", "title": "Q(w)"},
-            "color": {"field": "curve", "type": "nominal", "title": None,
-                      "scale": {"domain": names, "range": PALETTE[: len(names)]}},
-            "order": {"field": "w"},
-        },
-    )  # fmt: skip
+    )
+    return finished(curves, about + temperatures, rows=rows)
 
 
 def staircase(quantizer: BranchQuantizer, kernel: int) -> list[dict[str, Any]]:
@@ -172,22 +157,17 @@ def activation_clip(quantizer: ClippedInput, run: str, where: str) -> Spec:
         )
         for x in xs
     ]
-    across = {"field": "y", "type": "quantitative", "title": "after batch norm"}
-    return chart(
+    across = alt.X("y:Q", title="after batch norm")
+    channels = alt.Chart(ROWS).mark_line(opacity=0.35, strokeWidth=1, color=PALETTE[1])
+    channels = channels.encode(across, alt.Y("density:Q"), alt.Detail("channel:N"))
+    limit = alt.Chart(alt.NamedData("clip")).mark_rule(color=PALETTE[0], strokeWidth=2)
+    title = f"{run}: input of {where}, c = {c:.2f}"
+    return finished(
+        alt.layer(channels, limit.encode(across), width="container", height=260, title=title),
         f"Densities of all channels in front of {where} in {run}, and where they are clipped",
-        title=f"{run}: input of {where}, c = {c:.2f}",
-        width="container",
-        height=260,
-        layer=[
-            {"data": {"values": rows},
-             "mark": {"type": "line", "opacity": 0.35, "strokeWidth": 1, "color": PALETTE[1]},
-             "encoding": {"x": across, "detail": {"field": "channel"},
-                          "y": {"field": "density", "type": "quantitative"}}},
-            {"data": {"values": [{"y": c}]}, "mark": {"type": "rule", "color": PALETTE[0],
-                                                      "strokeWidth": 2},
-             "encoding": {"x": across}},
-        ],
-    )  # fmt: skip
+        rows=rows,
+        clip=[{"y": c}],
+    )
 
 
 def _normal(x: float, mean: float, deviation: float) -> float:
@@ -215,17 +195,11 @@ def width_and_precision(runs: Sequence[RunFacts]) -> Spec:
             "C_R": cost["C_R"],
             "from": OURS,
         })  # fmt: skip
-    colour = {"field": "width", "type": "nominal", "scale": {"range": PALETTE}}
-    shape = {"field": "pointwise", "type": "nominal", "title": "pointwise weights"}
-    up = {"field": "top1", "type": "quantitative", "title": "top-1, %",
-          "scale": {"zero": False, "padding": 10}}  # fmt: skip
+    points = _points("width", alt.Shape("pointwise:N", title="pointwise weights"))
     panels = [
-        {"width": 330, "height": 300,
-         **_points({"field": metric, "type": "quantitative", "title": metric,
-                    "scale": {"type": "log", "nice": False, "padding": 15},
-                    "axis": {"format": "~s"}}, up, colour, shape)}
-        for metric in ("C_S", "C_R")
-    ]  # fmt: skip
-    data = sorted({run.data for run in runs})
-    return chart(f"Accuracy against cost by width and precision, {', '.join(data)}",
-                 data={"values": rows}, hconcat=panels)  # fmt: skip
+        pareto_panel(m, points, line=False).properties(width=330, height=300)
+        for m in ("C_S", "C_R")
+    ]
+    data = ", ".join(sorted({run.data for run in runs}))
+    about = f"Accuracy against cost by width and precision, {data}"
+    return finished(alt.hconcat(*panels), about, C_S=rows, C_R=rows)

@@ -1,7 +1,7 @@
-"""The charts of a report, as Vega-Lite specifications: data in, plain dicts out.
+"""The charts of a report as Vega-Lite specifications: data in, plain dicts out.
 
 One description serves the page, where it is interactive, and a file (`drawing.py`). Fonts and
-background are the reader's theme, so a chart says only what carries meaning.
+background come from the theme of whoever shows the chart, so a chart sets only what carries meaning.
 """
 
 from __future__ import annotations
@@ -10,130 +10,108 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import altair as alt
+
 from dbq.experiments.report.facts import METRICS, RunFacts
-from dbq.experiments.report.pareto import front, label_heights
+from dbq.experiments.report.pareto import COSTS, PALETTE, pareto_panel, placed
 
 Spec = dict[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched
-# Told apart by people with any colour vision, on white and on black.
-PALETTE = ["#d1495b", "#3d7ea6", "#e8963a", "#5b9a6f", "#9467bd", "#8c7b6b", "#c77ea8", "#7f7f7f"]
+ROWS = alt.NamedData("rows")
 RATIO_STEP, LAST_RATIO = 0.05, 4.0
 PANEL = 430  # width of one of several charts side by side
 BAR = 15  # height of a horizontal bar and the gap below it
-COSTS = {
-    "C_C": "C_C, 1-bit full adders",
-    "C_S": "C_S, without those of zero weights",
-    "C_R": "C_R, bits of weights and inputs",
-    "C_M": "C_M, bits of the model",
-}
 
 
-def chart(description: str, **parts: Any) -> Spec:
-    """A specification with what all have; `description` is read aloud by screen readers."""
-    return {"$schema": SCHEMA, "description": description, **parts}
+def finished(drawing: Any, description: str, **datasets: Sequence[Mapping[str, Any]]) -> Spec:
+    """The specification of an altair chart; `description` is what screen readers read out.
+
+    The chart refers to its data by name: altair would copy and check each of their values.
+    """
+    spec: Spec = drawing.to_dict()
+    del spec["config"]
+    return {**spec, "$schema": SCHEMA, "description": description, "datasets": datasets}
 
 
 def accuracy_curves(runs: Sequence[RunFacts]) -> Spec:
     """Soft accuracy in training and hard accuracy in the test, epoch by epoch."""
-    values = [
+    rows = [
         {"run": run.name, "epoch": row["epoch"] + 1, "accuracy": row[key], "of": of}
         for run in runs
         for row in run.metrics
         for key, of in (("soft_top1", "soft, training"), ("top1", "hard, test"))
     ]
-    near = {"name": "near", "select": {"type": "point", "fields": ["run"], "on": "pointerover",
-                                       "clear": "pointerout"}}  # fmt: skip
-    return chart(
+    # Many runs are told apart by pointing at one: the others fade.
+    near = alt.selection_point("near", fields=["run"], on="pointerover", clear="pointerout")
+    base = alt.Chart(ROWS, width="container", height=280).encode(
+        _epochs(rows),
+        alt.Y("accuracy:Q", title="top-1, %").scale(zero=False),
+        _colour(run.name for run in runs),
+        opacity=alt.when(near).then(alt.value(1)).otherwise(alt.value(0.1)),
+    )
+    order = ["hard, test", "soft, training"]
+    lines = base.mark_line().encode(alt.StrokeDash("of:N", title=None, sort=order, legend=None))
+    tooltip = ["run:N", "epoch:N", "of:N", alt.Tooltip("accuracy:Q", format=".2f")]
+    points = base.mark_point(filled=True, size=45).encode(tooltip=tooltip).add_params(near)
+    return finished(
+        lines + points.properties(name="dots"),
         "Top-1 accuracy of every run by epoch: soft network in training, hard network in the test",
-        data={"values": values},
-        width="container",
-        height=280,
-        encoding={
-            "x": _epochs(values),
-            "y": _number("accuracy", "top-1, %", zero=False),
-            "color": _runs(run.name for run in runs),
-            # Many runs are told apart by pointing at one: the others fade.
-            "opacity": {"condition": {"param": "near", "value": 1}, "value": 0.1},
-        },
-        layer=[
-            {"mark": "line",
-             "encoding": {"strokeDash": {"field": "of", "type": "nominal", "title": None,
-                                         "sort": ["hard, test", "soft, training"],
-                                         "legend": None}}},
-            {"params": [near],
-             "mark": {"type": "point", "filled": True, "size": 45, "tooltip": True},
-             "encoding": {"tooltip": _tooltip("run", "epoch", "of", accuracy=".2f")}},
-        ],
-    )  # fmt: skip
+        rows=rows,
+    )
 
 
 def schedule_curve(runs: Sequence[RunFacts], key: str, title: str) -> Spec | None:
     """Temperature or learning rate by epoch; None if no run has one."""
-    values = [
+    rows = [
         {"run": run.name, "epoch": row["epoch"] + 1, title: row[key]}
         for run in runs
         for row in run.metrics
         if row[key] is not None
     ]
-    if not values:
+    if not rows:
         return None
-    return chart(
-        f"The {title} of every run by epoch",
-        data={"values": values},
-        width="container",
-        height=150,
-        mark={"type": "line", "point": True, "tooltip": True},
-        encoding={
-            "x": _epochs(values),
-            "y": _number(title, title),
-            "color": {**_runs(run.name for run in runs), "legend": None},
-            "tooltip": _tooltip("run", "epoch", **{title: ".4g"}),
-        },
+    curves = alt.Chart(ROWS, width="container", height=150).mark_line(point=True)
+    curves = curves.encode(
+        _epochs(rows),
+        alt.Y(f"{title}:Q").title(title),
+        _colour(run.name for run in runs).legend(None),
+        tooltip=["run:N", "epoch:N", alt.Tooltip(f"{title}:Q", format=".4g")],
     )
+    return finished(curves, f"The {title} of every run by epoch", rows=rows)
 
 
 def accuracy_against_cost(points: Iterable[Mapping[str, Any]], metric: str) -> Spec:
     """Points of `run`, `top1` and the four costs; the Pareto front is drawn as a line.
 
-    A point's `group` says with which others it shares a colour; without it each has its own.
+    Points with the same `group` share a colour; without it each has its own.
     """
-    rows = [{"group": point["run"], **point} for point in points]
-    places = {row["run"]: (row[metric], row["top1"]) for row in rows}
-    best, heights = front(places), label_heights(places)
-    for row in rows:
-        row |= {"front": row["run"] in best, "height": heights[row["run"]]}
-    across = _number(metric, COSTS[metric], scale={"type": "log", "padding": 30, "nice": False},
-                     axis={"format": "~s", "tickCount": 5})  # fmt: skip
-    up = _number("top1", "top-1, %", scale={"zero": False, "padding": 12})
-    colour = {**_runs(row["group"] for row in rows), "field": "group", "legend": None}
-    tooltip = _tooltip("run", top1=".2f", **dict.fromkeys(METRICS, ".4s"))
-    return chart(
-        f"Accuracy against {COSTS[metric]}: {len(rows)} networks, the Pareto front as a line",
-        data={"values": rows},
-        width="container",
-        height=340,
-        layer=[
-            {"transform": [{"filter": "datum.front"}],
-             "mark": {"type": "line", "interpolate": "step-after", "opacity": 0.4, "color": "#888"},
-             "encoding": {"x": across, "y": up}},
-            # From a point to its label, where that had to go higher.
-            {"mark": {"type": "rule", "opacity": 0.6},
-             "encoding": {"x": across, "y": up, "y2": {"field": "height"}, "color": colour}},
-            {"mark": {"type": "point", "filled": True, "size": 70, "opacity": 1},
-             "encoding": {"x": across, "y": up, "color": colour, "tooltip": tooltip}},
-            {"mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 10},
-             "encoding": {"x": across, "y": {**up, "field": "height"}, "text": {"field": "run"}}},
-        ],
-    )  # fmt: skip
+    rows = placed([{"group": point["run"], **point} for point in points], metric)
+    panel = _labelled_panel(rows, metric).properties(width="container")
+    about = f"Accuracy against {COSTS[metric]}: {len(rows)} networks, the Pareto front as a line"
+    return finished(panel, about, **{metric: rows})
 
 
 def accuracy_against_costs(
-    points: Sequence[Mapping[str, Any]], metrics: Iterable[str], title: str
+    points: Iterable[Mapping[str, Any]], metrics: Iterable[str], title: str
 ) -> Spec:
     """The same against several costs, side by side."""
-    panels = [{**accuracy_against_cost(points, metric), "width": PANEL} for metric in metrics]
-    return chart(title, title=title, hconcat=panels)
+    grouped = [{"group": point["run"], **point} for point in points]
+    datasets = {metric: placed(grouped, metric) for metric in metrics}
+    panels = [_labelled_panel(rows, m).properties(width=PANEL) for m, rows in datasets.items()]
+    return finished(alt.hconcat(*panels, title=title), title, **datasets)
+
+
+def _labelled_panel(rows: Sequence[Mapping[str, Any]], metric: str) -> alt.LayerChart:
+    costs = [alt.Tooltip(f"{cost}:Q", format=".4s") for cost in METRICS]
+    points = alt.Chart().mark_point(filled=True, size=70, opacity=1)
+    points = points.encode(
+        _colour((row["group"] for row in rows), "group").legend(None),
+        tooltip=["run:N", alt.Tooltip("top1:Q", format=".2f"), *costs],
+    )
+    # From a point to its label, where that had to move up.
+    panel = pareto_panel(metric, points, span=("top1", "height"), label="run")
+    return panel.properties(height=340)
 
 
 def kernel_data(kernel: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -150,95 +128,85 @@ def kernel_data(kernel: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def kernel_chart(**datasets: list[dict[str, Any]]) -> Spec:
     """The float weights of a kernel as a histogram, its thresholds, and the levels they go to.
 
-    A layer of the chart whose data is empty is to be left out: it has no extent.
+    Whoever draws it leaves out layers with empty data: they have no extent.
     """
-    across = {"type": "quantitative", "title": "weight", "scale": {"zero": False, "nice": False}}
-    return chart(
+
+    def across(field: str) -> alt.X:
+        return alt.X(f"{field}:Q", title="weight").scale(zero=False, nice=False)
+
+    bins = alt.Chart(alt.NamedData("bins")).mark_bar(color=PALETTE[1], opacity=0.55, tooltip=True)
+    bins = bins.encode(across("from").bin("binned"), alt.X2("to"), _y("count", "weights"))
+    thresholds = alt.Chart(alt.NamedData("thresholds")).mark_rule(strokeDash=[3, 3], color="#888")
+    thresholds = thresholds.encode(
+        across("threshold"), tooltip=[alt.Tooltip("threshold:Q", format=".4f")]
+    )
+    levels = alt.Chart(alt.NamedData("levels")).mark_rule(
+        strokeWidth=3, color=PALETTE[0], y=alt.expr("height"), y2=alt.expr("height - 26")
+    )
+    levels = levels.encode(
+        across("level"), tooltip=["count:N", alt.Tooltip("level:Q", format=".4f")]
+    )
+    return finished(
+        alt.layer(bins, thresholds, levels, width="container", height=240),
         "Weights of a kernel: histogram of the float ones, levels, and the thresholds between them",
-        datasets=datasets,
-        width="container",
-        height=240,
-        layer=[
-            {"data": {"name": "bins"},
-             "mark": {"type": "bar", "color": PALETTE[1], "opacity": 0.55, "tooltip": True},
-             "encoding": {"x": {"field": "from", **across, "bin": "binned"}, "x2": {"field": "to"},
-                          "y": _number("count", "weights")}},
-            {"data": {"name": "thresholds"},
-             "mark": {"type": "rule", "strokeDash": [3, 3], "color": "#888", "tooltip": True},
-             "encoding": {"x": {"field": "threshold", **across},
-                          "tooltip": _tooltip(threshold=".4f")}},
-            {"data": {"name": "levels"},
-             "mark": {"type": "rule", "strokeWidth": 3, "color": PALETTE[0], "tooltip": True,
-                      "y": {"expr": "height"}, "y2": {"expr": "height - 26"}},
-             "encoding": {"x": {"field": "level", **across},
-                          "tooltip": _tooltip("count", level=".4f")}},
-        ],
-    )  # fmt: skip
+        **datasets,
+    )
 
 
 def scale_ratios(runs: Sequence[RunFacts]) -> Spec:
     """alpha_1 / alpha_2 of all kernels; the paper's region is 1 to 2."""
-    values = []
+    rows = []
     for run in runs:
         places = Counter(int(min(ratio, LAST_RATIO) / RATIO_STEP) for ratio in run.ratios)
-        values += [{"run": run.name, "from": place * RATIO_STEP, "to": (place + 1) * RATIO_STEP,
-                    "kernels": count} for place, count in sorted(places.items())]  # fmt: skip
-    return chart(
+        rows += [
+            {"run": run.name, "from": i * RATIO_STEP, "to": (i + 1) * RATIO_STEP, "kernels": count}
+            for i, count in sorted(places.items())
+        ]
+    bars = alt.Chart(ROWS, width="container", height=220).mark_bar(opacity=0.6, tooltip=True)
+    bars = bars.encode(
+        alt.X("from:Q", title="α₁ / α₂").bin("binned").scale(zero=False),
+        alt.X2("to"),
+        _y("kernels", "kernels").stack(None),
+        _colour(run.name for run in runs),
+    )
+    return finished(
+        bars,
         f"Distribution of alpha 1 / alpha 2 over all kernels with two branches, {LAST_RATIO:g} and "
         "more at the right",
-        data={"values": values},
-        mark={"type": "bar", "opacity": 0.6, "tooltip": True},
-        width="container",
-        height=220,
-        encoding={
-            "x": {"field": "from", "type": "quantitative", "bin": "binned", "title": "α₁ / α₂",
-                  "scale": {"zero": False}},
-            "x2": {"field": "to"},
-            "y": {**_number("kernels", "kernels"), "stack": None},
-            "color": _runs(run.name for run in runs),
-        },
-    )  # fmt: skip
+        rows=rows,
+    )
 
 
 def layer_times(bench: Mapping[str, Any]) -> Spec:
     """Microseconds of each layer in the native engine."""
-    values = [layer for layer in bench["layers"] if layer["kernel"]]
-    return chart(
+    rows = [layer for layer in bench["layers"] if layer["kernel"]]
+    numbers = [alt.Tooltip(f"{n}:Q", format=".1f") for n in ("microseconds", "gmac_per_second")]
+    bars = alt.Chart(ROWS, width="container", height=BAR * len(rows)).mark_bar()
+    bars = bars.encode(
+        alt.Y("name:N", sort=None, title=None),
+        alt.X("microseconds:Q", title="µs"),
+        alt.Color("kernel:N").scale(range=PALETTE),
+        tooltip=["name:N", "kernel:N", *numbers],
+    )
+    return finished(
+        bars,
         f"Time of each layer in the native engine, {bench['isa']}, {bench['threads']} threads",
-        data={"values": values},
-        mark={"type": "bar", "tooltip": True},
-        width="container",
-        height=BAR * len(values),
-        encoding={
-            "y": {"field": "name", "type": "nominal", "sort": None, "title": None},
-            "x": _number("microseconds", "µs"),
-            "color": {"field": "kernel", "type": "nominal", "scale": {"range": PALETTE}},
-            "tooltip": _tooltip("name", "kernel", microseconds=".1f", gmac_per_second=".1f"),
-        },
+        rows=rows,
     )
 
 
-def _runs(names: Iterable[str]) -> Spec:
+def _colour(names: Iterable[str], field: str = "run") -> alt.Color:
     order = list(dict.fromkeys(names))
-    scale = {"domain": order, "range": [PALETTE[i % len(PALETTE)] for i in range(len(order))]}
-    legend: Spec | None = {"title": None, "orient": "bottom", "columns": 4, "labelLimit": 260}
-    return {"field": "run", "type": "nominal", "scale": scale,
-            "legend": legend if len(order) <= len(PALETTE) else None}  # fmt: skip
+    colours = [PALETTE[i % len(PALETTE)] for i in range(len(order))]
+    legend = alt.Legend(title=None, orient="bottom", columns=4, labelLimit=260)
+    shown = legend if len(order) <= len(PALETTE) else None
+    return alt.Color(f"{field}:N", legend=shown).scale(domain=order, range=colours)
 
 
-def _epochs(values: Sequence[Mapping[str, Any]]) -> Spec:
-    last = max((row["epoch"] for row in values), default=1)
-    return {"field": "epoch", "type": "quantitative",
-            "axis": {"tickMinStep": 1, "tickCount": min(last, 12), "format": "d"}}  # fmt: skip
+def _epochs(rows: Sequence[Mapping[str, Any]]) -> alt.X:
+    last = max((row["epoch"] for row in rows), default=1)
+    return alt.X("epoch:Q").axis(tickMinStep=1, tickCount=min(last, 12), format="d")
 
 
-def _number(field: str, title: str | None, zero: bool = True, **parts: Any) -> Spec:
-    scale = parts.pop("scale", {"zero": zero})
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale, **parts}
-
-
-def _tooltip(*names: str, **formats: str) -> list[Spec]:
-    plain: list[Spec] = [{"field": name} for name in names]
-    return plain + [
-        {"field": name, "type": "quantitative", "format": form} for name, form in formats.items()
-    ]
+def _y(field: str, title: str) -> alt.Y:
+    return alt.Y(f"{field}:Q", title=title)

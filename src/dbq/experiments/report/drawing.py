@@ -10,12 +10,11 @@ from dbq.errors import DbqError
 from dbq.support.atomic import write_atomically
 
 PIXELS_PER_POINT = 2.0
-# A page says `container` for charts as wide as their place; a file has no place.
-WIDTH = 640
+WIDTH = 640  # of charts that a page stretches to the width of their container
 
 
 def draw(spec: dict[str, Any], path: Path) -> Path:
-    """Write a chart; the suffix of `path`, .svg or .png, says in which format."""
+    """Write a chart in the format given by the suffix of `path`, .svg or .png."""
     if path.suffix not in (".svg", ".png"):
         raise DbqError(f"a figure is .svg or .png, not {path.name}")
     converter = vega()
@@ -31,7 +30,7 @@ def draw(spec: dict[str, Any], path: Path) -> Path:
 
 
 def vega() -> ModuleType:
-    """The package that carries Vega: draws charts, and has the script that pages need."""
+    """The package that bundles Vega: it draws charts, and holds the script that pages need."""
     try:
         import vl_convert
     except ImportError:

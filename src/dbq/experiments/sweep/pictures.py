@@ -1,4 +1,4 @@
-"""A sweep in pictures: its Pareto figure, and one page about all its runs."""
+"""The Pareto figure of a sweep, and the page about all its runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from dbq.experiments.report import charts
+import altair as alt
+
+from dbq.experiments.report.charts import Spec, finished
 from dbq.experiments.report.drawing import draw
 from dbq.experiments.report.page import write_report
-from dbq.experiments.report.pareto import front
+from dbq.experiments.report.pareto import PALETTE, pareto_panel, placed
 from dbq.experiments.sweep.outcome import LOCK, Outcome, Point
 from dbq.support.lock import only_one
 
@@ -25,19 +27,22 @@ def draw_sweep(outcome: Outcome, out: Path) -> list[Path]:
     return [figure, page]
 
 
-def sweep_figure(outcome: Outcome) -> charts.Spec:
+def sweep_figure(outcome: Outcome) -> Spec:
     """Accuracy against costs: the first key that varies by colour, the others by shape.
 
-    A point is the mean over seeds, its line goes from the worst to the best of them. Float baselines
-    are left out: they cost so much that the rest would be a heap at the left.
+    A point is the mean over seeds, its line spans the worst to the best of them. Float baselines are
+    left out: they cost so much that they would compress the rest into the left edge.
     """
     sweep = outcome.sweep
     first, *others = sweep.keys.values() or [""]  # only seeds: one point
     points = [p for p in outcome.points if set(p.values) == set(sweep.keys)]
     rows = [_row(point, list(sweep.keys)) for point in points]
+    marks = _marks(rows, first, ", ".join(others))
+    panels = [pareto_panel(cost, marks, span=("worst", "best")) for cost in SHOWN]
+    sized = [panel.properties(width=300, height=320) for panel in panels]
     title = f"{sweep.name}: {sweep.about}"
-    panels = [_panel(rows, cost, first, ", ".join(others)) for cost in SHOWN]
-    return charts.chart(title, title=title, hconcat=panels)
+    datasets = {cost: placed(rows, cost) for cost in SHOWN}
+    return finished(alt.hconcat(*sized, title=title), title, **datasets)
 
 
 def _row(point: Point, keys: list[str]) -> dict[str, Any]:
@@ -53,32 +58,11 @@ def _row(point: Point, keys: list[str]) -> dict[str, Any]:
     }
 
 
-def _panel(rows: list[dict[str, Any]], cost: str, first: str, others: str) -> charts.Spec:
-    places = {str(i): (row[cost], row["top1"]) for i, row in enumerate(rows)}
-    steps = [rows[int(i)] for i in front(places)]
-    across = {"field": cost, "type": "quantitative", "title": charts.COSTS[cost],
-              "scale": {"type": "log", "nice": False, "padding": 15},
-              "axis": {"format": "~s", "tickCount": 5}}  # fmt: skip
-    up = {"field": "top1", "type": "quantitative", "title": "top-1, %",
-          "scale": {"zero": False, "padding": 10}}  # fmt: skip
+def _marks(rows: list[dict[str, Any]], first: str, others: str) -> alt.Chart:
     # In the order of the grid, not of the alphabet: 8b, 4b, 2b, 1T, 2T.
-    order = {name: list(dict.fromkeys(row[name] for row in rows)) for name in ("first", "others")}
-    colour = {"field": "first", "type": "nominal", "title": first, "sort": order["first"],
-              "scale": {"range": charts.PALETTE}}  # fmt: skip
-    shape = {"field": "others", "type": "nominal", "title": others, "sort": order["others"]}
-    return {
-        "width": 300,
-        "height": 320,
-        "layer": [
-            {"data": {"values": steps},
-             "mark": {"type": "line", "interpolate": "step-after", "opacity": 0.4, "color": "#888"},
-             "encoding": {"x": across, "y": up}},
-            {"data": {"values": rows}, "mark": {"type": "rule", "opacity": 0.5},
-             "encoding": {"x": across, "y": {**up, "field": "worst"}, "y2": {"field": "best"},
-                          "color": colour}},
-            {"data": {"values": rows},
-             "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "tooltip": True},
-             "encoding": {"x": across, "y": up, "color": colour,
-                          **({"shape": shape} if others else {})}},
-        ],
-    }  # fmt: skip
+    colours, shapes = (
+        list(dict.fromkeys(row[name] for row in rows)) for name in ("first", "others")
+    )
+    marks: alt.Chart = alt.Chart().mark_point(filled=True, size=80, opacity=1, tooltip=True)
+    marks = marks.encode(alt.Color("first:N", title=first, sort=colours).scale(range=PALETTE))
+    return marks.encode(alt.Shape("others:N", title=others, sort=shapes)) if others else marks

@@ -1,23 +1,21 @@
 """Sweep: a grid over recipe keys as frozen data, from TOML, and the runs it consists of.
 
-Each point of `shared` has one float baseline, trained by the recipe `float`. Each point of `shared`
-and `grid` together is a run of `recipe` for every seed, started from the baseline it shares keys with.
+Each point of `shared` has one float baseline, trained by the recipe `float`. Each combined point of
+`shared` and `grid` is a run of `recipe` for every seed, started from the baseline of its shared part.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dbq.errors import RecipeError, closest
+from dbq.errors import RecipeError
 from dbq.plans.plan import Option
-from dbq.support.toml import toml_value
+from dbq.support import toml
 from dbq.training.recipe import Recipe, load_recipe, recipe_names
 
 SHIPPED = Path(__file__).parent / "sweeps"
@@ -29,7 +27,7 @@ Values = Mapping[str, Option]  # of recipe keys
 
 @dataclass(frozen=True)
 class Run:
-    """One training of a sweep. Its name is that of its directory, too."""
+    """One training of a sweep. Its name is also the name of its directory."""
 
     name: str
     values: Values
@@ -40,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """`seeds` are of the quantized runs; there is one baseline for all, with the first seed.
+    """`seeds` apply to the quantized runs; all of them share one baseline, with the first seed.
 
     >>> sweep = load_sweep("cifar10-vehicles")
     >>> [run.name for run in sweep.runs(Path("out"))][3:6]
@@ -57,6 +55,9 @@ class Sweep:
     overrides: tuple[str, ...] = ()  # "section.key=value", for every run
 
     def __post_init__(self) -> None:
+        for key, choices in {"seeds": self.seeds, **self.shared, **self.grid}.items():
+            if not choices:
+                raise RecipeError(f"sweep {self.name}: {key} = []; expected at least one value")
         given = [(SEED, "seeds"), *([(WEIGHTS, "float")] if self.float else [])]
         given += [(key, "[shared]") for key in self.shared]
         given += [(key, "[grid]") for key in self.grid]
@@ -70,13 +71,13 @@ class Sweep:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The keys that vary, and what each is called in names: its last word, if no other has it."""
+        """The keys that vary, and their short form for names: the last word, where it is unique."""
         keys = [*self.shared, *self.grid]
         last = [key.rpartition(".")[2] for key in keys]
         return {k: word if last.count(word) == 1 else k for k, word in zip(keys, last, strict=True)}
 
     def runs(self, out: Path) -> list[Run]:
-        """All runs, baselines first; a value that no recipe can have is an error here."""
+        """All runs, baselines first; raises for values that no recipe can have."""
         baselines, quantized = [], []
         for shared in _points(self.shared):
             if self.float:
@@ -91,9 +92,7 @@ class Sweep:
         names = [run.name for run in found]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
-            raise RecipeError(
-                f"sweep {self.name}: {twice[0]} is there {names.count(twice[0])} times"
-            )
+            raise RecipeError(f"sweep {self.name}: {twice[0]} occurs {names.count(twice[0])} times")
         return found
 
     def _run(
@@ -103,12 +102,11 @@ class Sweep:
         is_baseline = bool(self.float) and not start
         name = ",".join(["float"] * is_baseline + parts + [f"seed={seed}"])
         settings: dict[str, Option] = {**values, SEED: seed, "name": f"{Path(recipe).stem} {name}"}
-        if start:  # absolute: a run may be gone on with from another working directory
+        if start:  # absolute: a run may be resumed from another working directory
             settings[WEIGHTS] = str((out / start).absolute())
-        written = [f"{key}={toml_value(value)}" for key, value in settings.items()]
-        chosen = load_recipe(recipe, [*self.overrides, *written])
+        chosen = load_recipe(recipe, self.overrides, settings)
         _check_plan(chosen, values)
-        # What the recipe says of itself is no longer so at another point of the grid.
+        # The recipe's description and the paper's accuracy do not hold at other points of the grid.
         return Run(name, values, seed, replace(chosen, about="", paper=None), start)
 
 
@@ -119,23 +117,17 @@ def load_sweep(sweep: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     (0,)
     """
     path = SHIPPED / f"{sweep}.toml" if str(sweep) in sweep_names() else Path(sweep)
-    if path.suffix != ".toml":
-        raise RecipeError(
-            f"no sweep named {str(sweep)!r}; {closest(str(sweep), sweep_names())}; "
-            "or give a path ending in .toml"
-        )
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise RecipeError(f"cannot read sweep {path}: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: not valid TOML: {error}") from None
-    values = _checked(tables, str(path))
-    for key in ("recipe", "float"):  # shipped, or a file beside the sweep
-        if values.get(key) and values[key] not in recipe_names():
-            values[key] = str(path.parent / values[key])
-    return Sweep(path.stem, overrides=tuple(overrides), **values)
+    toml.check_suffix(path, "sweep", sweep_names(), RecipeError)
+    table = toml.parse(toml.read_text(path, "sweep", RecipeError), str(path), RecipeError)
+    table |= {key: _flat(table[key]) for key in ("shared", "grid") if key in table}
+    loaded = toml.build(
+        Sweep, table, str(path), RecipeError, name=path.stem, overrides=tuple(overrides)
+    )
+    recipe, float_recipe = (
+        name if not name or name in recipe_names() else str(path.parent / name)
+        for name in (loaded.recipe, loaded.float)
+    )
+    return replace(loaded, recipe=recipe, float=float_recipe)
 
 
 def sweep_names() -> list[str]:
@@ -147,43 +139,20 @@ def sweep_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def _checked(tables: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Fields of a Sweep from parsed TOML, every key and type checked."""
-    known = [f.name for f in dataclasses.fields(Sweep) if f.name not in ("name", "overrides")]
-    for key in tables:
-        if key not in known:
-            raise RecipeError(f"{source}: unknown key {key}; {closest(key, known)}")
-    if "recipe" not in tables:
-        raise RecipeError(f"{source}: recipe is missing")
-    values = dict(tables)
-    for key in ("recipe", "float", "about"):
-        if not isinstance(values.get(key, ""), str):
-            raise RecipeError(f"{source}: {key} = {values[key]!r}; expected a string")
-    values["seeds"] = _choices("seeds", tables.get("seeds", [0]), source)
-    if any(type(seed) is not int for seed in values["seeds"]):
-        raise RecipeError(f"{source}: seeds = {tables['seeds']!r}; expected whole numbers")
-    for table in ("shared", "grid"):
-        values[table] = _flat(tables.get(table, {}), source, table)
-    return values
+def _flat(table: Any, prefix: str = "") -> Any:
+    """A grid by dotted keys; TOML reads them as nested tables where they are not quoted.
 
-
-def _flat(table: Any, source: str, where: str, prefix: str = "") -> dict[str, tuple[Option, ...]]:
-    """A grid by dotted keys; TOML reads them as tables in tables where they are not quoted."""
+    >>> _flat({"model": {"width": [1, 2]}, "train.seed": [0]})
+    {'model.width': [1, 2], 'train.seed': [0]}
+    """
     if not isinstance(table, dict):
-        raise RecipeError(f"{source}: {where} = {table!r}; expected a table of keys and lists")
-    found: dict[str, tuple[Option, ...]] = {}
+        return table
+    flat: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, dict):
-            found |= _flat(value, source, where, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = _choices(f"{where}.{prefix}{key}", value, source)
-    return found
-
-
-def _choices(key: str, value: Any, source: str) -> tuple[Any, ...]:
-    if not isinstance(value, list) or not value:
-        raise RecipeError(f"{source}: {key} = {value!r}; expected a list of values")
-    return tuple(value)
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return flat
 
 
 def _points(grid: Mapping[str, tuple[Option, ...]]) -> list[Values]:
@@ -197,13 +166,13 @@ def _points(grid: Mapping[str, tuple[Option, ...]]) -> list[Values]:
 
 def _plain(value: Option) -> str:
     """A value as part of a file's name."""
-    text = value if isinstance(value, str) else toml_value(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     return re.sub(r"[^\w.+-]", "_", text)
 
 
 def _check_plan(recipe: Recipe, values: Values) -> None:
-    """Raise if the plan cannot be made, or if nothing in it listens to a key that varies."""
-    plan = recipe.base_plan
+    """Raise if the plan cannot be made, or if a key that varies has no effect on it."""
+    plan = recipe.quantize.plan
     if not plan.has_weights("ternary") and OF_TERNARY_LAYERS & values.keys():
         raise RecipeError(
             f"plan {plan.name} of recipe {recipe.name} has no ternary layer, so "
