@@ -38,9 +38,9 @@ def lower(
 ) -> Program:
     """The integer program of a prepared, trained network.
 
-    It reads uint8 images [N, H, W, C]. `mean` and `std` (0 and 1 by default) turn them into the network's
-    input, (pixel / 255 - mean) / std for each channel, and become part of the program. The program is
-    compared with the network on `example_input` [N, C, H, W], such a normalised input; `report` gets
+    It reads uint8 images [N, H, W, C]. `mean` and `std` (0 and 1 by default) turn them into the input of
+    the network, (pixel / 255 - mean) / std for each channel, and become part of the program. The program
+    is compared with the network on `example_input` [N, C, H, W], such a normalised input; `report` gets
     the outcome as a line of text.
 
     >>> import dbq
