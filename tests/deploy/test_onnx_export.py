@@ -283,7 +283,7 @@ def test_the_file_is_written_whole_and_passes_the_checker(tmp_path: Path) -> Non
 
 def test_errors_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of("resnet20", "resnet-2t-a8")
-    with pytest.raises(dbq.DbqError, match="no ONNX form 'int4'; known: int8, exact"):
+    with pytest.raises(dbq.DbqError, match=r"int4.*int8.*exact"):
         dbq.export_onnx(program, tmp_path / "net.onnx", form="int4")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(dbq.DbqError, match=r"pip install 'dbq\[onnx\]'"):

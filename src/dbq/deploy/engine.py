@@ -75,7 +75,8 @@ def library() -> ctypes.CDLL:
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise EngineError(
-            f"the native engine does not load ({reason}); install dbq where there is a C++ compiler"
+            f"the native engine does not load ({reason}); reinstall dbq (from source, this needs a "
+            "C++ compiler)"
         ) from None
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(engine, name)

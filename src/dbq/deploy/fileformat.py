@@ -19,12 +19,12 @@ from dbq.support.atomic import write_atomically
 
 MAGIC = b"\x89DBQ\r\n\x1a\n"
 VERSION = 1
-HEADER = struct.Struct("<8sIIQQ")  # magic, version, CRC-32 and length of the body, zero
+HEADER = struct.Struct("<8sIIQQ")  # magic, version, CRC-32 and length of the body, reserved
 TYPES: tuple[Type, ...] = ("u8", "i8", "i32", "f32")
 
 
 def save(program: Program, path: str | os.PathLike[str]) -> int:
-    """Write `program` to `path`, whole or not at all; the size in bytes.
+    """Write `program` to `path` atomically; returns the size in bytes.
 
     >>> import tempfile, torch, dbq
     >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(288, 2))
@@ -60,7 +60,7 @@ def write_program(program: Program) -> bytes:
 
 
 def load_program(path: str | os.PathLike[str]) -> Program:
-    """The Program in a .dbq file, to look at or to export: `dbq.load` is what runs one.
+    """The Program in a .dbq file, to inspect or to export; `dbq.load` runs one.
 
     >>> load_program("missing.dbq")
     Traceback (most recent call last):
@@ -108,7 +108,7 @@ def _read_program(content: bytes) -> Program:
 def _checked_body(content: bytes) -> bytes:
     """What follows the header, if the header is right about it."""
     if content[:8] != MAGIC:
-        raise FileFormatError("not a .dbq file: it does not begin with the bytes of one")
+        raise FileFormatError("not a .dbq file: the first eight bytes differ")
     _, version, checksum, length, reserved = ByteReader(content).get(HEADER.format[1:])
     if version != VERSION:
         raise FileFormatError(f"version {version}; this dbq reads version {VERSION}: update dbq")
@@ -120,7 +120,7 @@ def _checked_body(content: bytes) -> bytes:
     if length != len(body):
         raise FileFormatError(f"{len(body)} bytes of {length}: copy or export it again")
     if zlib.crc32(body) != checksum:
-        raise FileFormatError("damaged: the checksum does not fit; copy or export it again")
+        raise FileFormatError("damaged: wrong checksum; copy or export it again")
     return body
 
 

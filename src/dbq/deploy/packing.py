@@ -1,4 +1,4 @@
-"""Weights as few bytes: five trits to a byte, or b bits a code. docs/format.md has the rules."""
+"""Packed weights: five trits per byte, or b bits per code. docs/format.md has the rules."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from dbq.errors import FileFormatError
 
-TRITS_PER_BYTE = 5  # 3^5 = 243 < 256: 1.6 bits a trit, where log2(3) = 1.585 is the least
+TRITS_PER_BYTE = 5  # 3^5 = 243 < 256: 1.6 bits per trit; the optimum is log2(3) = 1.585
 _PLACES = 3 ** np.arange(TRITS_PER_BYTE)  # the first trit is the least significant
 
 Codes = npt.NDArray[np.int8]
 
 
 def pack_trits(codes: Codes) -> bytes:
-    """Codes in {-1, 0, 1}, five to a byte.
+    """Codes in {-1, 0, 1}, five per byte.
 
     >>> pack_trits(np.array([-1, 0, 1, 1, 0, 1], np.int8)).hex()  # 0+3+18+54+81, 2
     '9c02'
@@ -29,10 +29,10 @@ def unpack_trits(data: bytes, count: int) -> Codes:
     """The first `count` codes of bytes made by `pack_trits`."""
     packed = np.frombuffer(data, np.uint8)
     if packed.size and int(packed.max()) >= 3**TRITS_PER_BYTE:
-        raise FileFormatError(f"byte {packed.max()} among packed trits, expected less than 243")
+        raise FileFormatError(f"packed trits contain the byte {packed.max()}, expected at most 242")
     trits = (packed[:, None] // _PLACES % 3).ravel()
     if trits[count:].any():
-        raise FileFormatError("the last byte of packed trits is not filled up with zeros")
+        raise FileFormatError("the last byte of packed trits is not padded with zeros")
     return (trits[:count] - 1).astype(np.int8)
 
 
@@ -50,20 +50,20 @@ def unpack_bits(data: bytes, count: int, bits: int) -> Codes:
     """The first `count` codes of bytes made by `pack_bits`."""
     planes = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     if planes[count * bits :].any():
-        raise FileFormatError(f"the last byte of {bits}-bit weights is not filled up with zeros")
+        raise FileFormatError(f"the last byte of {bits}-bit weights is not padded with zeros")
     planes = planes[: count * bits]
     unsigned = np.packbits(planes.reshape(count, bits), axis=1, bitorder="little")[:, 0]
     sign = 1 << (bits - 1)
     codes: Codes = ((unsigned ^ sign).astype(np.int16) - sign).astype(np.int8)
     if codes.size and int(codes.min()) < 1 - sign:
         raise FileFormatError(
-            f"code {-sign} among {bits}-bit weights, expected at least {1 - sign}"
+            f"{bits}-bit weights contain the code {-sign}, expected at least {1 - sign}"
         )
     return codes
 
 
 def packed_size(count: int, bits: int | None) -> int:
-    """Bytes that `count` codes take: ternary if `bits` is None.
+    """Size in bytes of `count` packed codes; ternary if `bits` is None.
 
     >>> packed_size(11, None), packed_size(11, 4)
     (3, 6)

@@ -1,8 +1,8 @@
-"""Does the integer program agree with torch? Every tensor of it is compared with the network's own.
+"""Comparing an integer program with the network it came from, tensor by tensor, in two ways.
 
-Two questions, two measures. Step by step: each operation is given torch's codes, and its codes are
-compared with torch's. They may differ by rounding, so by one code at most; more is an error in the
-lowering. End to end: the program runs on its own codes, where small differences may meet and grow.
+Step by step: each operation reads torch's codes, and what it writes is compared with torch's. Rounding
+explains a difference of one code; more is an error in the lowering. End to end: the program runs on its
+own codes, so that small differences accumulate.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Agreement:
 
 @torch.no_grad()
 def compare(model: nn.Module, emitted: Emitted, x: Tensor, images: Array) -> Agreement:
-    """`x` is what torch reads for the uint8 `images`. Raises if a code is off by more than one."""
+    """Compare on uint8 `images`, for which torch reads `x`; raise if a code is off by more than one."""
     program = emitted.program
     nodes = _Values(fx.GraphModule(model, trace(model)))
     nodes.run(x)

@@ -38,10 +38,10 @@ def lower(
 ) -> Program:
     """The integer program of a prepared, trained network.
 
-    It reads uint8 images [N, H, W, C]; `mean` and `std` say how they become the network's input,
-    (pixel / 255 - mean) / std for each channel, and are part of the program (0 and 1 if not given).
-    `example_input` [N, C, H, W] is such an input; the program is compared with the network on it, and
-    `report` is given the result as a line of text.
+    It reads uint8 images [N, H, W, C]. `mean` and `std` (0 and 1 by default) turn them into the input of
+    the network, (pixel / 255 - mean) / std for each channel, and become part of the program. The program
+    is compared with the network on `example_input` [N, C, H, W], such a normalised input; `report` gets
+    the outcome as a line of text.
 
     >>> import dbq
     >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)

@@ -23,12 +23,12 @@ FORMS: tuple[Form, ...] = ("int8", "exact")
 def export_onnx(program: Program, path: str | os.PathLike[str], *, form: Form = "int8") -> Path:
     """Write `program` as ONNX: uint8 `image` [N, H, W, C] in, float `logits` [N, K] out, N free.
 
-    "int8", the default, is what runs fastest: 8-bit convolutions in QDQ form, branches merged. "exact"
-    keeps the branches and computes in float32 what the program computes in integers: the same logits bit
-    for bit in a runtime that changes nothing (onnxruntime with graph optimisations off), the same to
-    float rounding elsewhere, two to three times slower. docs/onnx.md has the measurements.
+    "int8", the default, is the fastest: 8-bit convolutions in QDQ form, branches merged. "exact" keeps
+    the branches and computes in float32 what the program computes in integers: bit-identical logits in a
+    runtime that does not rewrite the graph (onnxruntime with optimisations off), equal up to float
+    rounding elsewhere, and two to three times slower. docs/onnx.md has the measurements.
 
-    Give a batch size where the runtime lets you (openvino: `model.reshape`): it plans better.
+    Fix the batch size where the runtime allows it (openvino: `model.reshape`): it then plans better.
 
     >>> import dbq, tempfile, torch
     >>> model = dbq.create_model("resnet20").eval()
@@ -59,7 +59,7 @@ def to_onnx(program: Program, form: Form = "int8") -> onnx.ModelProto:
 
 
 def emit(program: Program, form: Form) -> Values:
-    """Every tensor of the program in a graph that is not a model yet."""
+    """A graph with every tensor of the program, before it is made a model."""
     values = Values(Graph(), program.tensors, program.output, program.facts)
     for op in program.operations:
         op.onnx_int8(values) if form == "int8" else op.onnx_exact(values)

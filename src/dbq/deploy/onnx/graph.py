@@ -1,4 +1,4 @@
-"""An ONNX graph under construction: nodes, constants, fresh names. Knows nothing about networks."""
+"""An ONNX graph under construction: nodes, constants, unique names. Knows nothing about networks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dbq.errors import DbqError
 if TYPE_CHECKING:
     import onnx
 
-OPSET = 13  # the oldest with per-channel QuantizeLinear; runtimes of many years read it
-IR_VERSION = 7  # the one that came with it
+OPSET = 13  # the oldest with per-channel QuantizeLinear, so that old runtimes read it as well
+IR_VERSION = 7  # the one released with it
 
 Array = npt.NDArray[Any]
 
 
 def import_onnx() -> Any:
-    """The onnx package, or what to do about its absence."""
+    """Import onnx, or say how to install it."""
     try:
         import onnx
     except ImportError:
@@ -31,7 +31,7 @@ def import_onnx() -> Any:
 
 
 class Graph:
-    """Nodes in order. Values are known by name; `add` makes one and returns its name."""
+    """Nodes in order. A value is known by its name, which `add` and `constant` return."""
 
     def __init__(self) -> None:
         self._onnx = import_onnx()
@@ -41,7 +41,7 @@ class Graph:
         self._used: set[str] = set()
 
     def add(self, operator: str, *inputs: str, label: str, **attributes: Any) -> str:
-        """A node with one output; `label` says where in the network it belongs."""
+        """Append a node with one output; `label` is the part of the network it belongs to."""
         output = self._fresh(f"{label}/{operator}")
         node = self._onnx.helper.make_node(
             operator, list(inputs), [output], name=output, **attributes

@@ -30,8 +30,8 @@ class Values:
     ) -> tuple[str, dict[str, Any]]:
         """The value to slide over, and the attributes of the node that does it.
 
-        `name` is the value, where it is not the stored one. ONNX derives the output's size from the
-        input's: if that would give more pixels than the program has, the input is cut.
+        `name` replaces the stored value. ONNX derives the output's size from the input's: if that would
+        give more pixels than the program has, the input is cropped.
         """
         x, sizes, reach = name or self.names[tensor], self.shape(tensor)[1:], window.reach(output)
         axes = list(zip(reach, sizes, window.stride, strict=True))

@@ -1,4 +1,4 @@
-"""Branches as one 8-bit convolution: integer weights and a step for each kernel. Pure numpy."""
+"""Branches merged into one 8-bit convolution: integer weights and one step per kernel. Pure numpy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# Processors without VNNI multiply u8 by s8 in pairs and add the two products in 16 bits, saturating.
-# 255 * (64 + 64) = 32640 < 2^15: with weights up to 64 every runtime is right on every processor.
+# Processors without VNNI multiply pairs of u8 and s8 and add the two products in 16 bits, saturating.
+# 255 * (64 + 64) = 32640 < 2^15: with weights up to 64, every runtime is exact on every processor.
 LARGEST = 64
 
 Floats = npt.NDArray[np.float64]
@@ -24,9 +24,9 @@ class Merged(NamedTuple):
 def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -> Merged:
     """sum_j scales[k, j] * codes[j, k] on integers of at most `largest`.
 
-    Exact for one ternary branch and for codes that are small enough as they are. Several branches share
-    a step for which all their scales are close to integers. Integers are as large as they may be: the
-    bias of an 8-bit convolution is a multiple of the step, too.
+    Exact for one ternary branch, and for fixed-point codes of at most `largest`. Several branches share
+    a step for which all their scales are close to integers. The integers are as large as allowed and the
+    steps therefore small, because the bias of an 8-bit convolution is a multiple of the step as well.
 
     >>> merged = merge(np.array([[[[[1, 0, -1]]]], [[[[1, 1, 0]]]]], np.int8), np.array([[0.3, 0.1]]))
     >>> merged.codes.ravel().tolist(), merged.steps.tolist() == [np.float32(0.1 / 16)]
@@ -34,24 +34,24 @@ def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -
     """
     if len(codes) == 1:
         top = np.maximum(np.abs(codes[0].astype(np.int16)).max(axis=(1, 2, 3)), 1)
-        # Fewer codes where they are too large; whole multiples of the codes where they are small.
+        # Codes that are too large are scaled down and rounded; small ones get a whole multiple.
         factors = np.where(top > largest, largest / top, largest // top)[:, None]
         steps = np.abs(scales[:, 0]) / factors[:, 0]
         factors = factors * np.sign(scales)
     else:
         factors, steps = common_step(scales, largest)
     total = np.rint(np.einsum("jkcyx,kj->kcyx", codes.astype(np.float64), factors))
-    # A kernel of zeros has no step of its own; its bias needs a fine one.
+    # A kernel of zeros has no step of its own, but its bias needs a fine one.
     living = steps > 0
     finest = steps[living].min() if living.any() else 1e-6
     return Merged(total.astype(np.int8), np.where(living, steps, finest).astype(np.float32))
 
 
 def with_exact_bias(merged: Merged, bias: Floats, resolution: float) -> Merged:
-    """The same weights on steps of which `bias` [K] is a multiple, where steps are over `resolution`.
+    """Where a step exceeds `resolution`, change it so that `bias` [K] is a multiple of it.
 
-    The bias of an 8-bit convolution counts in steps. They are coarse where batch norm amplifies a
-    channel that hardly ever does anything: there the bias is all there is, and must be right.
+    The bias of an 8-bit convolution is counted in steps. They are coarse where batch norm amplifies an
+    almost constant channel, whose value is then mostly bias.
 
     >>> dead = Merged(np.full((1, 1, 1, 1), 100, np.int8), np.ones(1, np.float32))
     >>> exact = with_exact_bias(dead, np.array([12.5]), resolution=0.1)
@@ -66,7 +66,7 @@ def with_exact_bias(merged: Merged, bias: Floats, resolution: float) -> Merged:
 
 
 def halved(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Codes up to 127 as twice as many of at most 64, for an input that is there twice. Exact.
+    """Split codes of up to 127 into two of at most 64 each, for an input that is given twice. Exact.
 
     >>> halved(np.array([[[[100]], [[-7]]]], np.int8)).ravel().tolist()
     [64, -7, 36, 0]
@@ -76,10 +76,10 @@ def halved(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
 
 
 def common_step(scales: Floats, largest: int) -> tuple[Floats, Floats]:
-    """Integers [K, J] and steps [K]: steps * integers is near `scales`, integers add up to <= largest.
+    """Integers [K, J] and steps [K] with steps * integers close to `scales`; rows sum to <= largest.
 
-    The best of all steps that make the largest scale an integer, as with the best fractions p/q: the
-    error falls with the square of `largest`, where rounding to a given step has an error of 1/largest.
+    Tries every step that makes the largest scale an integer and keeps the best, as for the best rational
+    approximation p/q: the error falls with the square of `largest`, and that of a fixed step linearly.
     """
     sizes = np.abs(scales)
     top = np.maximum(sizes.max(axis=1), np.finfo(np.float64).tiny)
