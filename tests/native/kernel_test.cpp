@@ -13,6 +13,7 @@
 #include <functional>
 #include <random>
 
+#include "any_width.h"
 #include "kernels/isa/simd.h"
 #include "kernels/select.h"
 
@@ -36,25 +37,21 @@ Simd without_optional(Simd simd) {
     return simd;
 }
 
-// Plain loops (null), and all vector kernels this processor can run.
+// Plain loops (null), all vector kernels this processor can run, and drivers with vectors of other widths.
 const std::vector<const Simd*>& simds() {
-    static std::deque<Simd> bare;
+    static std::deque<Simd> made = {AnyWidth<8>::kernels("8 lanes"), AnyWidth<32>::kernels("32 lanes")};
     static const std::vector<const Simd*> all = [] {
-        std::vector<const Simd*> found = {nullptr};
+        std::vector<const Simd*> found = {nullptr, &made[0], &made[1]};
         for (const Simd* simd : usable_simds(this_cpu())) {
-            bare.push_back(without_optional(*simd));
-            found.insert(found.end(), {simd, &bare.back()});
+            made.push_back(without_optional(*simd));
+            found.insert(found.end(), {simd, &made.back()});
         }
         return found;
     }();
     return all;
 }
 
-size_t widest_lanes() {
-    size_t lanes = 1;
-    for (const Simd* simd : usable_simds(this_cpu())) lanes = std::max(lanes, size_t(simd->lanes));
-    return lanes;
-}
+constexpr size_t WIDEST_LANES = 32;
 
 struct Aligned {
     unsigned char* bytes;
@@ -73,7 +70,7 @@ struct Tensor {
 
     Tensor(Shape s, Type t) : shape(s), type(t) {
         for (int c = 0; c < s.channels; ++c) {
-            const size_t bytes = plane_bytes(t, s.pixels(), widest_lanes());
+            const size_t bytes = plane_bytes(t, s.pixels(), WIDEST_LANES);
             storage.push_back(std::make_unique<Aligned>(bytes));
             pointers.push_back(storage.back()->bytes);
             for (size_t i = 0; i < bytes; ++i) pointers.back()[i] = static_cast<unsigned char>(generator());
@@ -155,7 +152,7 @@ Tensors check_vectors(const Spec& spec, const Tensors& in, const std::vector<std
     std::vector<std::vector<unsigned char>> before;
     for (const auto& t : in)
         for (const unsigned char* p : t->pointers)
-            before.emplace_back(p, p + plane_bytes(t->type, t->shape.pixels(), widest_lanes()));
+            before.emplace_back(p, p + plane_bytes(t->type, t->shape.pixels(), WIDEST_LANES));
     Tensors expected = copies_for(kinds);
     run(*make_op(spec, nullptr, 1), in, expected);
     for (const Simd* simd : simds())
