@@ -61,4 +61,4 @@ def counted(number: int, what: str) -> str:
     >>> counted(1, "epoch"), counted(12, "image")
     ('1 epoch', '12 images')
     """
-    return f"{number} {what}{'s' if number > 1 else ''}"
+    return f"{number} {what}{'s' if number != 1 else ''}"

@@ -59,8 +59,8 @@ def motivation(runs: Sequence[RunFacts]) -> Spec:
     rows += [
         {
             "name": run.name,
-            "C_C": run.result["cost"]["C_C"],
-            "top1": run.result["top1"],
+            "C_C": run.result.cost.C_C,
+            "top1": run.result.top1,
             "from": OURS,
         }
         for run in runs
@@ -206,14 +206,14 @@ def width_and_precision(runs: Sequence[RunFacts]) -> Spec:
     rows = []
     for run in runs:
         pointwise = {row["weights"] for row in run.layers if row["role"] == "pointwise"}
-        cost = run.result["cost"]
+        cost = run.result.cost
         rows.append({
             "run": run.name,
             "width": run.network.partition(" x")[2] or "1",
             "pointwise": "/".join(sorted(pointwise)),
-            "top1": run.result["top1"],
-            "C_S": cost["C_S"],
-            "C_R": cost["C_R"],
+            "top1": run.result.top1,
+            "C_S": cost.C_S,
+            "C_R": cost.C_R,
             "from": OURS,
         })  # fmt: skip
     colour = {"field": "width", "type": "nominal", "scale": {"range": PALETTE}}
