@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +64,8 @@ def sweep(
     chosen = load_sweep(sweep, overrides or ())
     crew = partial(RayTasks, address=ray) if ray else partial(Processes, count=workers)
     try:
-        with _progress(chosen, out, quiet=as_json) as watch:
+        # stdout is for the result, and Ray prints there what happens to its nodes.
+        with _progress(chosen, out, quiet=as_json) as watch, redirect_stdout(sys.stderr):
             found = run_sweep(chosen, out, crew, watch)
     except KeyboardInterrupt:
         typer.echo(f"all runs are saved; to continue: {command_line(context)}", err=True)

@@ -144,7 +144,7 @@ def test_a_run_that_breaks_does_not_stop_the_others(
         comparison = compare(base, contestants, tmp_path / "out", rounds=1)
     assert [entry.name for entry in comparison.entries] == ["float"]
     assert comparison.failed.keys() == {"broken-8b"}
-    assert comparison.failed["broken-8b"] in str(comparison)
+    assert "broken-8b failed: " in str(comparison)
 
 
 def base_file(base: Recipe, folder: Path) -> Path:

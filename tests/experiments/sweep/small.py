@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from dbq.networks.weights import read_weights
 from dbq.training.record.checkpoint import read_checkpoint
 from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
-from tests.runs import TINY, single_thread
+from tests.runs import TINY, environment, single_thread
 
 FLOAT = 'extends = "tiny.toml"\n[quantize]\nplan = "fp"\n[train]\nrate = 0.1\n'
 SWEEP = """
@@ -43,6 +45,15 @@ def train_plainly(sweep: Path, out: Path) -> Path:
         for run in load_sweep(sweep, [EVERY_STEP, LONGER]).runs(out):
             train(run.recipe, out / run.name)
     return out
+
+
+def start(file: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    """`dbq sweep`, as a process of its own."""
+    sets = ("--set", EVERY_STEP, "--set", LONGER)
+    return subprocess.Popen(
+        [sys.executable, "-m", "dbq", "sweep", str(file), "--out", str(out), *sets, *options],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def same_run(mine: Path, theirs: Path) -> None:

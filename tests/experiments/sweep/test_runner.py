@@ -25,17 +25,17 @@ from dbq.training.recipe import Recipe
 from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
 from tests.experiments.sweep.small import (
-    EVERY_STEP,
     FOUR_RUNS,
     LONGER,
     SWEEP,
     holders,
     in_the_middle,
     same_run,
+    start,
     train_plainly,
     write,
 )
-from tests.runs import environment, single_thread
+from tests.runs import single_thread
 
 
 @pytest.fixture(scope="module")
@@ -178,15 +178,6 @@ def test_whoever_holds_the_directory_trains_in_it(
 
 
 # The command
-
-
-def start(file: Path, out: Path, *options: str) -> subprocess.Popen[str]:
-    """`dbq sweep`, as a process of its own."""
-    sets = ("--set", EVERY_STEP, "--set", LONGER)
-    return subprocess.Popen(
-        [sys.executable, "-m", "dbq", "sweep", str(file), "--out", str(out), *sets, *options],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 @pytest.mark.process
