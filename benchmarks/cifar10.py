@@ -10,7 +10,6 @@ with different patterns. At the end, results/cifar10.json is written from all th
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from machine import save
+
+from dbq.training.record.rundir import RunDir
 
 # The float ResNet-20 was trained with these; its successors read what it read.
 MEAN, STD = "data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]"
@@ -83,11 +84,11 @@ def collect(arguments: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
     for training in TRAININGS:
-        path = arguments.runs / training.name / "result.json"
-        if not path.exists():
+        run = RunDir(arguments.runs / training.name)
+        if not run.is_finished:
             missing.append(training.name)
             continue
-        result = json.loads(path.read_text())
+        result = run.result().to_json()
         facts = {key: result[key] for key in KEPT}
         line = shlex.join(command(training, arguments))
         rows.append({"group": training.group, "label": training.label, "command": line, **facts})
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="a shell pattern of names; none: only collect")
     arguments = parser.parse_args()
     for training in TRAININGS:
-        finished = (arguments.runs / training.name / "result.json").exists()
+        finished = RunDir(arguments.runs / training.name).is_finished
         if fnmatchcase(training.name, arguments.only) and not finished:
             print(training.name, file=sys.stderr)
             line = command(training, arguments)

@@ -22,6 +22,7 @@ from machine import RESULTS, save
 from dbq.experiments.comparison.comparison import compare, parse_all
 from dbq.experiments.comparison.figure import draw_comparison
 from dbq.training.recipe import Recipe, load_recipe
+from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
 
 
@@ -62,8 +63,7 @@ def recipe_of(case: Case, arguments: argparse.Namespace) -> Recipe:
 def start_top1(case: Case, runs: Path) -> float:
     """Accuracy of the float network that all methods start from."""
     if case.float_recipe:
-        result = json.loads((runs / case.float_recipe[0] / "result.json").read_text())
-        return float(result["top1"])
+        return RunDir(runs / case.float_recipe[0]).result().top1
     rows = json.loads((RESULTS / "calibration.json").read_text())["rows"]
     return float(next(row["top1"] for row in rows if row["plan"] == "fp"))
 
@@ -83,7 +83,7 @@ def main() -> None:
     case, out = CASES[arguments.name], arguments.runs / arguments.name
     base = recipe_of(case, arguments)
     methods = list(parse_all(arguments.only or case.methods))
-    missing = [m.name for m in methods if not (out / m.name / "result.json").exists()]
+    missing = [m.name for m in methods if not RunDir(out / m.name).is_finished]
     if arguments.finished:
         methods = [method for method in methods if method.name not in missing]
     found = compare(base, methods, out, rounds=arguments.rounds)

@@ -26,9 +26,8 @@ from dbq.deploy.engine import load
 from dbq.deploy.fileformat import save as save_program
 from dbq.experiments.export import program_of_run
 from dbq.model.pixels import denormalise
-from dbq.networks.weights import put_state
-from dbq.training.networks import quantized_network
-from dbq.training.record.rundir import read_network
+from dbq.training.record.rundir import RunDir
+from dbq.training.record.saved import saved_network
 
 RUNS = ("resnet20-2t-a8-0", "resnet20-1t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
 BATCH = 250
@@ -38,7 +37,7 @@ FLOAT64_IMAGES = 2000  # float64 is slow
 @torch.no_grad()
 def compare(run: Path, data: str) -> dict[str, Any]:
     """Accuracy of both, and the number of images they classify differently."""
-    tensors, recipe, _ = read_network(run)
+    model, recipe, _ = saved_network(run)
     program = program_of_run(run, data)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "net.dbq"
@@ -46,9 +45,7 @@ def compare(run: Path, data: str) -> dict[str, Any]:
         net = load(path, threads=2)
     options = replace(recipe.data, directory=data)
     _, test = load_data(options)
-    model = quantized_network(recipe, len(test.classes), start=False)
-    put_state(model, tensors, str(run))
-    exact = copy.deepcopy(model.eval()).double()
+    exact = copy.deepcopy(model).double()
     mean, std = normalisation(options)
     counts = np.zeros(3, int)  # right by torch, right by libdbq, different
     off = np.zeros(
@@ -85,7 +82,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for name in RUNS:
-        if not (arguments.runs / name / "result.json").exists():
+        if not RunDir(arguments.runs / name).is_finished:
             print(f"{name}: not finished, left out; see benchmarks/cifar10.py", file=sys.stderr)
             continue
         rows.append(compare(arguments.runs / name, arguments.data))

@@ -12,14 +12,15 @@ import argparse
 import shlex
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from machine import RESULTS, save
 
 from dbq.experiments.report.drawing import draw
 from dbq.experiments.sweep.pictures import sweep_figure
+from dbq.experiments.sweep.runner import Processes, run_sweep
 from dbq.experiments.sweep.sweep import load_sweep
-from dbq.experiments.sweep.work import Job, run_sweep
 
 NAME = "cifar10-vehicles"
 
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     sweep = load_sweep(NAME, [f"data.directory={arguments.data}"])
-    found = run_sweep(Job(sweep, arguments.out), arguments.workers)
+    found = run_sweep(sweep, arguments.out, partial(Processes, count=arguments.workers))
     print(found)
     if not found.is_complete:
         sys.exit(f"{len(found.rows)} runs are finished; nothing was written")

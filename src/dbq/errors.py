@@ -12,6 +12,7 @@ A message says what was found, what was expected and what to do about it, in one
     ├── DataError            a data set that is missing or damaged
     ├── RecipeError          a recipe that is malformed, unknown, or cannot be followed
     ├── TrainingError        a run that cannot start, go on, or be read
+    │   └── LockedError          another process is training in the directory
     ├── LoweringError        a network that cannot become an integer program
     ├── FileFormatError      a .dbq file that is damaged, hostile, or of another version
     ├── DiskError            a file that cannot be written
@@ -62,6 +63,10 @@ class RecipeError(DbqError):
 
 class TrainingError(DbqError):
     """A run cannot start, cannot go on, or cannot be read."""
+
+
+class LockedError(TrainingError):
+    """Another process is training in the directory; the message names it."""
 
 
 class LoweringError(DbqError):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from dbq.cli.data import complete_data, data_app
 from dbq.data.table import DATASETS
 from dbq.errors import DataError
+from tests.photographs import write_photograph
 
 RUN = CliRunner()
 
@@ -22,10 +23,10 @@ def run(*arguments: str, status: int = 0) -> str:
 
 
 @pytest.fixture
-def imagenet(tmp_path: Path, photograph) -> Path:
+def imagenet(tmp_path: Path) -> Path:
     for part in ("train", "val"):
         for wnid in ("n1", "n2"):
-            photograph(tmp_path / part / wnid / "a.JPEG")
+            write_photograph(tmp_path / part / wnid / "a.JPEG")
     return tmp_path
 
 
@@ -64,10 +65,10 @@ def test_check_finds_something_wrong(imagenet: Path) -> None:
     assert data["problems"] == [f"{victim}: not an image"]
 
 
-def test_many_classes_are_summed_up(imagenet: Path, photograph) -> None:
+def test_many_classes_are_summed_up(imagenet: Path) -> None:
     for part in ("train", "val"):
         for i in range(30):
-            photograph(imagenet / part / f"m{i}" / "a.JPEG")
+            write_photograph(imagenet / part / f"m{i}" / "a.JPEG")
     text = run("check", "imagenet", str(imagenet), "--workers", "0")
     assert "train: 32 images of 32 classes" in text
     assert "1 to 1 a class" in text

@@ -21,7 +21,7 @@ from dbq.deploy.fileformat import load_program, save
 from dbq.deploy.images import read_image
 from dbq.experiments.export import program_of_run
 from dbq.training.recipe import load_recipe
-from dbq.training.record.evaluate_file import evaluate_file
+from dbq.training.record.saved import evaluate_file
 from dbq.training.run import train
 from tests.photographs import write_photograph
 

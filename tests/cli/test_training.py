@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from dbq.cli.main import app
-from dbq.cli.training import complete_recipe
+from dbq.cli.options import complete_recipe
 from dbq.training.recipe import recipe_names
 from tests.runs import single_thread
 
@@ -46,7 +46,7 @@ def trained(tiny: Path, tmp_path: Path) -> Path:
 
 def test_what_a_run_leaves(trained: Path) -> None:
     names = {path.name for path in trained.iterdir()}
-    assert names == {"recipe.toml", "run.json", "metrics.jsonl", "result.json",
+    assert names == {"recipe.toml", "run.json", "metrics.jsonl", "result.json", "lock",
                      "last.safetensors", "best.safetensors", "model.safetensors"}  # fmt: skip
     result = json.loads((trained / "result.json").read_text())
     (row,) = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
@@ -73,13 +73,13 @@ def test_eval_of_weights_from_elsewhere(tiny: Path, float_run: Path, tmp_path: P
     weights = tmp_path / "plain.safetensors"
     save_file(load_file(float_run / "model.safetensors"), weights)
     said = json.loads((float_run / "result.json").read_text())
-    assert "holds no recipe" in fail("eval", str(weights))
+    assert str(weights) in fail("eval", str(weights))
     text = run("eval", str(weights), "--recipe", str(tiny), "--set", "quantize.plan=fp", "--json")
     assert json.loads(text)["top1"] == said["top1"]
     text = run("eval", str(weights), "--recipe", str(tiny), "--json")
     assert json.loads(text)["plan"] == "resnet-2t"
     assert json.loads(text)["top1"] != said["top1"]
-    assert "give one by --recipe" in fail("eval", str(float_run), "--set", "train.epochs=1")
+    assert "--recipe" in fail("eval", str(float_run), "--set", "train.epochs=1")
 
 
 def test_a_quantized_network_can_be_the_start(trained: Path, tiny: Path, tmp_path: Path) -> None:
@@ -96,35 +96,38 @@ def test_errors_in_one_line(tiny: Path, tmp_path: Path, trained: Path) -> None:
     out = ("--out", str(tmp_path / "new"))
     assert "closest: resnet20-2t" in fail("train", "resnet20-2", *out)
     assert "closest: epochs" in fail("train", str(tiny), *out, "--set", "train.epoch=1")
-    assert "holds a run already" in fail("train", str(tiny), "--out", str(trained))
+    assert str(trained) in fail("train", str(tiny), "--out", str(trained))
     assert "dbq train resnet20-fp" in fail(
         "train", "resnet20-2t", *out, "--set", "data.name=digits"
     )
-    assert "lower it" in fail("train", str(tiny), *out, "--set", "train.batch=2000")
-    assert "raise train.batch" in fail("train", "digits-fp", *out, "--set", "train.batch=1")
+    assert "train.batch" in fail("train", str(tiny), *out, "--set", "train.batch=2000")
+    assert "train.batch" in fail("train", "digits-fp", *out, "--set", "train.batch=1")
     absent = "data.directory=/absent"
     assert "/absent" in fail("train", "resnet20-fp", *out, "--set", absent)
     assert "no such file" in fail("eval", str(tmp_path / "nothing"))
     assert "model.options.width" in fail("train", str(tiny), *out, "--set", "model.options.width=2")
-    assert "is a run of recipe tiny" in fail(
-        "train", "digits-fp", "--out", str(trained), "--resume"
-    )
+    assert "tiny" in fail("train", "digits-fp", "--out", str(trained), "--resume")
     (trained / "model.safetensors").unlink()
-    assert "not finished" in fail("eval", str(trained))
+    assert "best.safetensors" in fail("eval", str(trained))
     (trained / "result.json").write_text("{")
     again = fail("train", str(tiny), "--out", str(trained), "--resume")
-    assert "cannot read" in again
     assert "result.json" in again
     save_file({"weight": torch.zeros(1)}, tmp_path / "other.safetensors")
-    assert "holds no recipe" in fail("eval", str(tmp_path / "other.safetensors"))
+    assert "other.safetensors" in fail("eval", str(tmp_path / "other.safetensors"))
     (tmp_path / "bad.safetensors").write_bytes(b"\xff\x00\x00\x00\x00\x00\x00\x00{")
-    assert "not a whole checkpoint" in fail("eval", str(tmp_path / "bad.safetensors"))
+    assert "bad.safetensors" in fail("eval", str(tmp_path / "bad.safetensors"))
 
 
-def test_a_rate_too_high_stops_with_the_layers_name(tiny: Path, tmp_path: Path) -> None:
-    message = fail("train", str(tiny), "--out", str(tmp_path / "run"), "--set", "train.rate=1e8")
-    assert "the loss is" in message
-    assert "not finite" in message
+def test_a_loss_that_is_not_finite_stops_with_the_layers_name(
+    tiny: Path, float_run: Path, tmp_path: Path
+) -> None:
+    state = load_file(float_run / "model.safetensors")
+    state["layer2.0.conv1.weight"][3] = torch.nan
+    save_file(state, tmp_path / "broken.safetensors")
+    settings = ("quantize.plan=fp", f"model.weights={tmp_path / 'broken.safetensors'}")
+    message = fail("train", str(tiny), "--out", str(tmp_path / "run"),
+                   *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
+    assert "layer2.0.conv1.weight" in message
     assert not (tmp_path / "run" / "last.safetensors").exists(), "no broken checkpoint"
 
 
@@ -157,5 +160,5 @@ def test_recipes(tmp_path: Path) -> None:
 
 def test_help_needs_no_torch() -> None:
     """Help and completion stay quick."""
-    code = "import sys, dbq.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys, dbq.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

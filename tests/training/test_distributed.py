@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dbq.quantizers.inputs import RunningClip
 from dbq.training.processes.sync_bn import synchronise_batch_norms
-from dbq.training.record.evaluate_file import evaluate_file
+from dbq.training.record.saved import evaluate_file
 from dbq.training.run import train
 from tests.runs import (
     dbq_train,

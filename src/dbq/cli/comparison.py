@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,28 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json
-from dbq.cli.training import RecipeArgument, SetOption
+from dbq.cli.options import JsonOption, RecipeArgument, SetOption
+from dbq.cli.terminal import print_json
 from dbq.support.text import as_text, plain_table
 from dbq.training.recipe import load_recipe
 
 
 def methods(as_json: JsonOption = False) -> None:
-    """All weight quantizers: their precisions, and where they come from.
+    """List the weight quantizers: their precisions, and where they come from.
 
     \b
     Examples:
       dbq methods
       dbq methods --json
     """
-    from dbq.experiments.comparison.comparison import precisions
+    from dbq.experiments.comparison.methods import ABOUT, precisions
     from dbq.quantizers.table import QUANTIZERS
 
-    rows = []
-    for name, (kind, made_by) in QUANTIZERS.items():
-        about = (inspect.getdoc(inspect.getmodule(made_by)) or "").partition("\n\n")[0]
-        about = about.replace("\n", " ").rstrip(".:")
-        rows.append({"method": name, "kind": kind, "precisions": precisions(name), "about": about})
+    rows = [
+        {"method": name, "kind": kind, "precisions": precisions(name), "about": ABOUT[name]}
+        for name, (kind, _) in QUANTIZERS.items()
+    ]
     if as_json:
         print_json(rows)
         return
@@ -52,16 +50,16 @@ def compare(
     out: Annotated[Path, typer.Option(help="Directory for the runs, the table and the figure.")],
     rounds: Annotated[
         int,
-        typer.Option(min=0, help="Training steps to time for each method; wants a quiet machine."),
+        typer.Option(min=0, help="Training steps to time for each method; needs an idle machine."),
     ] = 0,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train several methods by one recipe and set them side by side.
+    """Train several methods by one recipe and compare them.
 
     They share network, data, starting weights, epochs and rate, and replace each other in the layers
     that the recipe's plan makes ternary. Finished runs are kept, so a comparison can be stopped and
-    gone on with, and methods can be added.
+    continued, and methods can be added.
 
     \b
     Examples:
@@ -87,7 +85,7 @@ def compare(
 
 @contextmanager
 def _watching(quiet: bool) -> Iterator[Any]:
-    """Watchers for each contestant's run: one display, which says whose turn it is."""
+    """A function from a contestant's name to the watchers of its run: one display for all."""
     from rich.console import Console
 
     from dbq.training.watchers.display import TerminalWatcher

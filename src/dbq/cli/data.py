@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json, progress_bars
+from dbq.cli.options import JsonOption
+from dbq.cli.terminal import print_json, progress_bars
 from dbq.support.text import WIDTH
 
 if TYPE_CHECKING:

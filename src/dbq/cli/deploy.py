@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json
+from dbq.cli.options import JsonOption
+from dbq.cli.terminal import print_json
 from dbq.errors import FileFormatError
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -148,49 +147,15 @@ def bench(
       dbq bench net.dbq
       dbq bench net.dbq --threads 2 --batch 16 --json
     """
-    import numpy as np
-
+    from dbq.deploy.bench import measure
     from dbq.deploy.engine import load
 
     with load(file, threads) as net:
-        shape = (batch, *net.input_shape)
-        images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-        calls = _time(lambda: net(images), seconds)
-        profiles = [net.profile(images[0]) for _ in range(max(3, min(50, len(calls))))]
-        layers = [statistics.median(times) for times in zip(*profiles, strict=True)]
-        found: dict[str, Any] = {
-            "network": net.name,
-            "isa": net.isa,
-            "threads": threads,
-            "batch": batch,
-            "calls": len(calls),
-            "milliseconds": 1e3 * statistics.median(calls),
-            "fastest_milliseconds": 1e3 * min(calls),
-            "images_per_second": batch / statistics.median(calls),
-            "peak_memory": net.peak_memory,
-            "load_milliseconds": net.load_milliseconds,
-            "layers": [
-                {"name": layer.name, "kernel": layer.kernel, "microseconds": micros,
-                 "gmac_per_second": layer.macs / micros / 1e3 if micros else 0.0}
-                for layer, micros in zip(net.describe().layers, layers, strict=True)
-            ],
-        }  # fmt: skip
+        found = measure(net, seconds, batch)
     if as_json:
         print_json(found)
     else:
         typer.echo(_bench_text(found))
-
-
-def _time(call: Any, seconds: float) -> list[float]:
-    for _ in range(3):
-        call()
-    times: list[float] = []
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < seconds or len(times) < 5:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times
 
 
 def _bench_text(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""doctor: what this machine has and what dbq will use of it."""
+"""`dbq doctor`: what this machine has, and what dbq uses of it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,32 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+import typer
+
+from dbq.cli.options import JsonOption
+from dbq.cli.terminal import print_json
 from dbq.version import __version__
 
 
+def doctor(as_json: JsonOption = False) -> None:
+    """Show what this machine has, and what dbq uses of it.
+
+    \b
+    Examples:
+      dbq doctor
+      dbq doctor --json
+    """
+    found = examine()
+    if as_json:
+        print_json(found)
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        typer.echo(f"{name:{width}}  {value}")
+
+
 def examine() -> dict[str, str]:
-    """Facts worth having in a bug report, in a few lines.
+    """What a bug report should state, by name.
 
     >>> examine()["dbq"] == __version__
     True

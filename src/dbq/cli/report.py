@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json
+from dbq.cli.options import JsonOption
+from dbq.cli.terminal import print_json
 
 
 def report(
@@ -32,7 +33,7 @@ def report(
 
     facts = write_report(runs, out, title)
     if as_json:
-        rows = [{"name": run.name, "plan": run.plan, **run.result} for run in facts]
+        rows = [{"name": run.name, "plan": run.plan, **run.result.to_json()} for run in facts]
         print_json({"page": str(out), "runs": rows})
     else:
         typer.echo(

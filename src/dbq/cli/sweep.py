@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import shlex
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json
-from dbq.cli.training import SetOption
+from dbq.cli.options import JsonOption, SetOption
+from dbq.cli.terminal import command_line, print_json
 from dbq.errors import TrainingError
-from dbq.experiments.sweep.sweep import load_sweep, sweep_names
+from dbq.experiments.sweep.sweep import Sweep, load_sweep, sweep_names
 
 if TYPE_CHECKING:
     from dbq.experiments.sweep.outcome import Outcome
-    from dbq.experiments.sweep.queue import Status
-    from dbq.experiments.sweep.work import Job
+    from dbq.experiments.sweep.runner import Status
 
 
 def complete_sweep(incomplete: str) -> list[str]:
@@ -28,6 +28,7 @@ def complete_sweep(incomplete: str) -> list[str]:
 
 
 def sweep(
+    context: typer.Context,
     sweep: Annotated[
         str,
         typer.Argument(help="Name of a sweep, or path of a .toml.", autocompletion=complete_sweep),
@@ -36,43 +37,38 @@ def sweep(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes to train with; one thread each if several.")
     ] = 1,
-    store: Annotated[
+    ray: Annotated[
         str,
-        typer.Option(
-            metavar="URL", help="Where workers meet; SQLite in the directory if not given."
-        ),
+        typer.Option(metavar="ADDRESS", help="Train on a Ray cluster instead; auto finds it."),
     ] = "",
-    grace: Annotated[
-        int,
-        typer.Option(min=2, help="Seconds without a sign of life until a worker counts as dead."),
-    ] = 60,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train every point of a grid over recipe keys, and set the results side by side.
+    """Train every point of a grid over recipe keys, and compare the results.
 
-    Float baselines are trained once and shared. Finished runs are kept, unfinished ones gone on with,
-    and a run that fails does not stop the others: run the command again to try those. To work on one
-    sweep with several machines, start the same command on each, with a PostgreSQL store and with a
-    shared directory that has the same path on all.
+    Float baselines are trained once and shared. Finished runs are kept and unfinished ones resumed. A
+    run that fails does not stop the others; the next call of the command tries it again. On a Ray
+    cluster, --out must be a shared directory with the same path on all machines.
 
     \b
     Examples:
       dbq sweep cifar10-vehicles --out runs/vehicles --workers 2
       dbq sweep visual_wake_words --out runs/vww --set data.directory=/data/coco
-      dbq sweep mine.toml --out /shared/mine --store postgresql+psycopg://user@host/sweeps
+      dbq sweep mine.toml --out /shared/mine --ray auto
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise TrainingError("dbq sweep needs optuna: pip install 'dbq[sweep]'")
-    from dbq.experiments.sweep.work import Job, run_sweep
+    from dbq.experiments.sweep.cluster import RayTasks
+    from dbq.experiments.sweep.runner import Processes, run_sweep
 
-    job = Job(load_sweep(sweep, overrides or ()), out, store, grace)
-    again = _command(sweep, out, workers, store, overrides or [])
+    if ray and workers > 1:
+        raise TrainingError("--workers are processes on this machine: leave it out with --ray")
+    chosen = load_sweep(sweep, overrides or ())
+    crew = partial(RayTasks, address=ray) if ray else partial(Processes, count=workers)
     try:
-        with _progress(job, quiet=as_json) as watch:
-            found = run_sweep(job, workers, watch)
+        # stdout is for the result, and Ray prints there what happens to its nodes.
+        with _progress(chosen, out, quiet=as_json) as watch, redirect_stdout(sys.stderr):
+            found = run_sweep(chosen, out, crew, watch)
     except KeyboardInterrupt:
-        typer.echo(f"all runs are saved, go on with: {again}", err=True)
+        typer.echo(f"all runs are saved; to continue: {command_line(context)}", err=True)
         raise
     if as_json:
         print_json(found.to_json())
@@ -81,38 +77,33 @@ def sweep(
         typer.echo(f"{found}\n\n{', '.join(map(str, files))}")
     if not found.is_complete:
         what = f"{len(found.failed)} failed, {len(found.unfinished)} not finished"
-        typer.echo(f"{what}; to go on with them: {again}", err=True)
+        typer.echo(f"{what}; to continue: {command_line(context)}", err=True)
         raise typer.Exit(1)
 
 
 def _pictures(found: Outcome, out: Path) -> list[Path]:
-    """The figure and the page, where what draws them is installed and there is something to see."""
+    """Draw the figure and the page, if the packages for it are installed and a run is finished."""
     if not found.rows:
         return []
     if importlib.util.find_spec("vl_convert") is None:
-        typer.echo("for a figure and a page as well: pip install 'dbq[report]'", err=True)
+        typer.echo("to get a figure and a page as well: pip install 'dbq[report]'", err=True)
         return []
     from dbq.experiments.sweep.pictures import draw_sweep
 
     return draw_sweep(found, out)
 
 
-def _command(sweep: str, out: Path, workers: int, store: str, overrides: list[str]) -> str:
-    """What to type to go on."""
-    words = ["dbq", "sweep", sweep, "--out", str(out), "--workers", str(workers)]
-    words += ["--store", store] if store else []
-    return shlex.join([*words, *(word for each in overrides for word in ("--set", each))])
-
-
 @contextmanager
-def _progress(job: Job, quiet: bool) -> Iterator[Callable[[dict[str, Status]], None]]:
-    """A bar for the whole sweep, in epochs, and a line for each run that comes to its end."""
+def _progress(
+    sweep: Sweep, out: Path, quiet: bool
+) -> Iterator[Callable[[dict[str, Status]], None]]:
+    """A bar for the whole sweep, in epochs, and a line for each run that ends."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from dbq.experiments.sweep.work import epochs_done
+    from dbq.training.record.rundir import RunDir
 
-    runs = job.sweep.runs(job.out)
+    runs = sweep.runs(out)
     epochs = sum(run.recipe.train.epochs for run in runs)
     console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -123,19 +114,18 @@ def _progress(job: Job, quiet: bool) -> Iterator[Callable[[dict[str, Status]], N
 
         def watch(status: dict[str, Status]) -> None:
             for name, found in status.items():
-                news = found.state in ("finished", "failed") and seen.get(name, found) != found
-                if news:  # what had ended before we came is none
+                # Runs that had already ended when we started are not news.
+                if found.state != "waiting" and seen.get(name, found) != found:
                     console.print(f"{name} {found}", markup=False, highlight=False, soft_wrap=True)
             seen.update(status)
-            done = sum(epochs_done(job.out, run) for run in runs)
+            done = sum(RunDir(out / run.name).epochs_done for run in runs)
             bars.update(task, description=_counts(status), completed=done)
 
         yield watch
 
 
 def _counts(status: dict[str, Status]) -> str:
-    """How many runs are in which state, in a few words."""
+    """How many runs have ended, in a few words."""
     states = [found.state for found in status.values()]
-    parts = [f"{states.count('finished')} of {len(states)} runs"]
-    parts += [f"{states.count(s)} {s}" for s in ("running", "failed") if s in states]
-    return ", ".join(parts)
+    failed = f", {states.count('failed')} failed" if "failed" in states else ""
+    return f"{states.count('finished')} of {len(states)} runs{failed}"

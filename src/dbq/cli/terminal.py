@@ -1,15 +1,14 @@
-"""What the commands share: the --json option, and progress bars on stderr."""
+"""Output that the commands share: JSON on stdout, progress bars on stderr."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def print_json(data: Any) -> None:
@@ -17,9 +16,23 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2))
 
 
+def command_line(context: typer.Context) -> str:
+    """What to type to call the command again with the same arguments and options."""
+    words = ["dbq", str(context.info_name)]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if not value or value == parameter.default:
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        for each in values:
+            words += [parameter.opts[0]] if parameter.param_type_name == "option" else []
+            words += [] if each is True else [str(each)]
+    return shlex.join(words)
+
+
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each piece of work, `progress(what, done, total)`; plain silence if `quiet`."""
+    """A bar for each `what` of `progress(what, done, total)`; nothing if `quiet`."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 

@@ -5,38 +5,27 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbq.cli.terminal import JsonOption, print_json
+from dbq.cli.options import JsonOption, RecipeArgument, SetOption, complete_recipe
+from dbq.cli.terminal import print_json
 from dbq.errors import RecipeError, TrainingError
 from dbq.support.text import as_text, plain_table, short
 from dbq.training.recipe import Recipe, load_recipe, recipe_names
 
+if TYPE_CHECKING:
+    from dbq.training.record.result import Result
+
 recipes_app = typer.Typer(no_args_is_help=True, help="The shipped training recipes.")
-
-
-def complete_recipe(incomplete: str) -> list[str]:
-    """Names of recipes, for shell completion."""
-    return [name for name in recipe_names() if name.startswith(incomplete)]
-
-
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(help="Name of a recipe, or path of a .toml.", autocompletion=complete_recipe),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="A.B=V", help="Change a key of the recipe; may be repeated."),
-]
 
 
 def train(
     recipe: RecipeArgument,
     out: Annotated[Path, typer.Option(help="Directory for the run.")],
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the last checkpoint, if there is one.")
     ] = False,
     overrides: SetOption = None,
     tensorboard: Annotated[
@@ -44,9 +33,9 @@ def train(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train by a recipe: a directory with the network, its metrics and its result.
+    """Train by a recipe; writes the network, its metrics and its result into a directory.
 
-    Accuracy is that of the hard network on the whole test set. Ctrl-C saves before it ends.
+    Accuracy is that of the hard network on the whole test set. Ctrl-C saves a checkpoint and stops.
 
     \b
     Examples:
@@ -74,22 +63,24 @@ def train(
             watchers.append(TensorBoardWatcher(out))
         result = run(chosen, out, resume=resume, watchers=tuple(watchers))
     if first and as_json:
-        print_json(result)
+        print_json(result.to_json())
     elif first:
-        typer.echo(result_text(result, out))
+        typer.echo(_result_text(result, out))
 
 
 def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | None:
-    """The recipe a run was begun with, if there is one; what was set then need not be set again."""
-    saved = out / "recipe.toml"
-    if not saved.exists():
+    """The recipe that the run in `out` was started with, if any: its --set need not be repeated."""
+    from dbq.training.record.rundir import RunDir
+
+    run = RunDir(out)
+    if not run.is_started:
         return None
-    begun, named = load_recipe(saved, overrides), load_recipe(recipe).name
-    if begun.name != named:
+    started, named = run.recipe(overrides), load_recipe(recipe).name
+    if started.name != named:
         raise TrainingError(
-            f"{out} is a run of recipe {begun.name}, not of {named}: choose another --out"
+            f"{out} is a run of recipe {started.name}, not of {named}: choose another --out"
         )
-    return begun
+    return started
 
 
 def evaluate(
@@ -99,7 +90,9 @@ def evaluate(
     ],
     recipe: Annotated[
         str | None,
-        typer.Option(help="What other weights are weights of.", autocompletion=complete_recipe),
+        typer.Option(
+            help="Recipe of weights that are not from dbq train.", autocompletion=complete_recipe
+        ),
     ] = None,
     overrides: SetOption = None,
     data: Annotated[
@@ -107,7 +100,7 @@ def evaluate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Top-1 and top-5 of the hard network on the whole test set.
+    """Measure top-1 and top-5 of the hard network on the whole test set.
 
     \b
     Examples:
@@ -118,10 +111,10 @@ def evaluate(
       dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
     """
     from dbq.experiments.export import evaluate_deployed
-    from dbq.training.record.evaluate_file import evaluate_file
+    from dbq.training.record.saved import evaluate_file
 
     if overrides and recipe is None:
-        raise RecipeError("--set changes a recipe: give one by --recipe, or leave it out")
+        raise RecipeError("--set changes a recipe: give one by --recipe, or drop --set")
     chosen = load_recipe(recipe, overrides or ()) if recipe else None
     if network.suffix == ".dbq":
         found = evaluate_deployed(network, str(data or ""))
@@ -140,7 +133,7 @@ def evaluate(
 
 @recipes_app.command("list")
 def list_recipes(as_json: JsonOption = False) -> None:
-    """All shipped recipes, and the accuracy the paper has for each.
+    """List the shipped recipes, with the accuracy the paper states for each.
 
     \b
     Examples:
@@ -158,10 +151,9 @@ def list_recipes(as_json: JsonOption = False) -> None:
         return
     table = plain_table(["recipe", "data", "network", "plan", "epochs", "paper"], left=4)
     for recipe in recipes:
-        width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
         paper = "" if recipe.paper is None else f"{recipe.paper:.2f}"
         table.add_row(
-            recipe.name, recipe.data.name, recipe.model.name + width, recipe.quantize.plan.name,
+            recipe.name, recipe.data.name, recipe.model.label, recipe.quantize.plan.name,
             str(recipe.train.epochs), paper,
         )  # fmt: skip
     typer.echo(as_text(table, width=105))
@@ -171,7 +163,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
 def show_recipe(
     recipe: RecipeArgument, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """A recipe with every default written out: a start for one of your own.
+    """Print a recipe with every default written out, as a start for your own.
 
     \b
     Examples:
@@ -187,15 +179,15 @@ def show_recipe(
         typer.echo(text.rstrip())
 
 
-def result_text(result: dict[str, Any], out: Path) -> str:
-    """What a run came to, and where it is."""
-    cost = result["cost"]
-    paper = "" if result["paper_top1"] is None else f", paper {result['paper_top1']:.2f} %"
-    test = result["test"]
-    costs = ", ".join(f"{key} {short(cost[key])}" for key in ("C_C", "C_S", "C_R", "C_M"))
+def _result_text(result: Result, out: Path) -> str:
+    from dbq.training.record.rundir import RunDir
+
+    paper = "" if result.paper_top1 is None else f", paper {result.paper_top1:.2f} %"
+    test = result.test
+    costs = ", ".join(f"{name} {short(value)}" for name, value in result.cost.metrics.items())
     return (
-        f"top-1 {result['top1']:.2f} % (best {result['best_top1']:.2f} % in epoch "
-        f"{result['best_epoch'] + 1}{paper}), top-5 {result['top5']:.2f} %, hard network, "
-        f"{test['images']} images ({test['data']}, {test['split']})\n{costs}\n"
-        f"network: {out / 'model.safetensors'}"
+        f"top-1 {result.top1:.2f} % (best {result.best_top1:.2f} % in epoch "
+        f"{result.best_epoch + 1}{paper}), top-5 {result.top5:.2f} %, hard network, "
+        f"{test.images} images ({test.data}, {test.split})\n{costs}\n"
+        f"network: {RunDir(out).final}"
     )

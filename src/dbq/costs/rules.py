@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
@@ -163,6 +163,13 @@ def group(row: Row) -> str:
 class Totals:
     """Sums over rows. C_C and C_S in full adders, C_R and C_M in bits."""
 
+    METRICS: ClassVar[tuple[str, ...]] = (
+        "C_C",
+        "C_S",
+        "C_R",
+        "C_M",
+    )  # the paper's four, in its order
+
     C_C: int
     C_S: float
     C_R: int
@@ -181,6 +188,11 @@ class Totals:
             params=sum(map(parameters, rows)),
             macs=sum(row.N * row.D for row in rows if isinstance(row, LayerRow)),
         )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The paper's four by name."""
+        return {name: getattr(self, name) for name in self.METRICS}
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ class FileSplit(Split):
     def path(self, index: int) -> str:
         return os.path.join(self.root, os.fsdecode(self.names[index]))
 
-    def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, groups: Sequence[Tensor], draw: int | None = None, *, raw: bool = False
+    ) -> Iterator[Batch]:
         read = read_in_workers(
             _Reader(self, draw),
             batch_sampler=[group.tolist() for group in groups],
@@ -69,7 +71,7 @@ class FileSplit(Split):
         )
         try:
             for group in groups:
-                yield self._batch(group, self._next(read))
+                yield self._batch(group, self._next(read), raw)
         finally:
             del read  # ends the workers even if a traceback keeps this frame alive
 
@@ -84,7 +86,7 @@ class FileSplit(Split):
                 "if memory or /dev/shm is short, lower data.workers"
             ) from None
 
-    def _batch(self, group: Tensor, found: _Read) -> Batch:
+    def _batch(self, group: Tensor, found: _Read, raw: bool) -> Batch:
         bad = [(self.path(int(group[at])), reason) for at, reason in found.unreadable]
         if bad and not self.skip_unreadable:
             path, reason = bad[0]
@@ -100,7 +102,8 @@ class FileSplit(Split):
         images = found.images.to(self.device, non_blocking=True)
         readable = group[torch.tensor(found.kept, dtype=torch.long)]
         labels = self.labels[readable].to(self.device, non_blocking=True)
-        return Batch(normalise(images, self.mean, self.std), labels, tuple(path for path, _ in bad))
+        pixels = images if raw else normalise(images, self.mean, self.std)
+        return Batch(pixels, labels, tuple(path for path, _ in bad))
 
 
 class _Read(NamedTuple):

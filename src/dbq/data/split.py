@@ -18,7 +18,10 @@ from dbq.model.pixels import normalise
 
 
 class Batch(NamedTuple):
-    """Normalised float images [N, C, H, W], labels [N], and the files left out as unreadable."""
+    """Images [N, C, H, W], labels [N], and the files left out as unreadable.
+
+    Images are normalised floats, or the uint8 pixels themselves if the batch was asked for `raw`.
+    """
 
     images: Tensor
     labels: Tensor
@@ -35,7 +38,9 @@ class Split(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, groups: Sequence[Tensor], draw: int | None = None, *, raw: bool = False
+    ) -> Iterator[Batch]:
         """One batch for each tensor of indices in `groups`, in that order.
 
         `draw` seeds the random augmentation of training; None gives images as a test sees them.
@@ -76,12 +81,15 @@ class TensorSplit(Split):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batches(self, groups: Sequence[Tensor], draw: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, groups: Sequence[Tensor], draw: int | None = None, *, raw: bool = False
+    ) -> Iterator[Batch]:
         crops = None if draw is None else self._draw(draw)
         for indices in groups:
             group = indices.to(self.images.device)
             images = self.images[group] if crops is None else self._crop(group, *crops)
-            yield Batch(normalise(images, self.mean, self.std), self.labels[group])
+            pixels = images if raw else normalise(images, self.mean, self.std)
+            yield Batch(pixels, self.labels[group])
 
     def _draw(self, draw: int) -> tuple[Tensor, Tensor]:
         """Rows and columns to read for every image of the split, each [N, side]."""

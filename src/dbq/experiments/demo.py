@@ -1,8 +1,7 @@
-"""The demo: a small MobileNet on real handwritten digits, from float to a .dbq file, by recipes."""
+"""The demo: a small MobileNet on real handwritten digits, from float to a .dbq file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ from dbq.costs.rules import Totals
 from dbq.deploy.fileformat import save
 from dbq.experiments.export import evaluate_deployed, program_of_run
 from dbq.experiments.report.page import write_report
+from dbq.support.progress import Progress
 from dbq.support.text import as_text, plain_table, short
 from dbq.training.recipe import load_recipe
+from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
 from dbq.training.watchers.watching import StepReport
 
@@ -23,8 +24,6 @@ STORY = {
 }
 
 REPORT = "report.html"
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Row:
 def run(out: Path, progress: Progress) -> list[Row]:
     """Train a float network; quantize, fine-tune and export it with one and with two branches; report.
 
-    Each run has a directory of its own in `out`; one that is finished already is not repeated.
-    `progress(what, done, total)` is called after every epoch.
+    Each run has its own directory in `out`; finished ones are not repeated. `progress(what, done,
+    total)` is called after every step.
     """
     rows = []
     for name, meaning in STORY.items():
@@ -55,8 +54,8 @@ def run(out: Path, progress: Progress) -> list[Row]:
         watcher = _EpochCounter(name, progress)
         recipe = load_recipe(name, start)
         result = train(recipe, out / name, resume=True, watchers=(watcher,))
-        cost, images = Totals(**result["cost"]), result["test"]["images"]
-        row = Row(name, meaning, result["top1"], result["best_top1"], images, cost, str(out / name))
+        row = Row(name, meaning, result.top1, result.best_top1, result.test.images, result.cost,
+                  str(out / name))  # fmt: skip
         rows.append(row if name == "digits-fp" else _deployed(row))
     write_report([Path(row.run) for row in rows], out / REPORT, "dbq demo: handwritten digits")
     return rows
@@ -85,6 +84,11 @@ class _EpochCounter:
         pass
 
 
+def is_finished(out: Path) -> bool:
+    """True if `out` holds a finished demo, which `run` would only show again."""
+    return all(RunDir(out / name).is_finished for name in STORY)
+
+
 def results_table(rows: list[Row]) -> str:
     """The demo's results as text, with what they mean."""
     names = [
@@ -92,20 +96,16 @@ def results_table(rows: list[Row]) -> str:
         "pointwise weights",
         "top-1",
         "best",
-        "C_C",
-        "C_S",
-        "C_R",
-        "C_M",
+        *Totals.METRICS,
         ".dbq file",
         "its top-1",
     ]
     table = plain_table(names, left=2)
     base = rows[0].cost
     for row in rows:
-        cost = row.cost
         table.add_row(
             row.recipe, row.meaning, f"{row.top1:.1f}", f"{row.best_top1:.1f}",
-            *(short(c) for c in (cost.C_C, cost.C_S, cost.C_R, cost.C_M)),
+            *map(short, row.cost.metrics.values()),
             f"{short(row.file_bytes)}B" if row.file else "", f"{row.file_top1:.1f}" if row.file else "",
         )  # fmt: skip
     last = rows[-1].cost

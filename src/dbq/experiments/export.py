@@ -1,8 +1,7 @@
-"""From a run of `dbq train` to a program, and a .dbq file on a data set."""
+"""Exporting a run of `dbq train` to a program, and evaluating a .dbq file on its data set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from dbq.deploy.engine import Net, load
 from dbq.deploy.program import Program
 from dbq.errors import DataError, LoweringError
 from dbq.lowering.lower import lower
-from dbq.model.pixels import denormalise
 from dbq.training.evaluation import evaluate
 from dbq.training.networks import example_image
 from dbq.training.processes.world import World
@@ -29,10 +27,10 @@ EXAMPLES = 16  # images of the test set on which the program is compared with th
 def program_of_run(path: Path, data: str = "") -> Program:
     """The program of the network in a run's directory, or of one of its networks.
 
-    It is compared with the network on the first images of the test set, or on noise where the data set
-    is not at hand; the result is among the program's facts.
+    It is compared with the network on the first images of the test set, or on noise if the data set is
+    not available; the result is among the program's facts.
     """
-    model, recipe, facts = saved_network(path)
+    model, recipe, metadata = saved_network(path)
     if recipe.plan.is_float:
         raise LoweringError(
             f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4 first"
@@ -47,7 +45,7 @@ def program_of_run(path: Path, data: str = "") -> Program:
         "plan": recipe.plan.name,
         "data": recipe.data.name,
         "compared_on": "test images" if classes else "noise",
-        "epoch": facts["epoch"],
+        "epoch": metadata["epoch"],
         "classes": classes,
     }
     resize_length = DATASETS[recipe.data.name].resize_length
@@ -75,12 +73,9 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
             raise DataError(
                 f"{path} does not say which data set it is for; expected a file of `dbq export RUN`"
             )
-        mean, std = tuple(facts["mean"]), tuple(facts["std"])
-        options = DataOptions(
-            facts["data"], data, image_size=net.input_shape[0], mean=mean, std=std
-        )
+        options = DataOptions(facts["data"], data, image_size=net.input_shape[0])
         _, test = load_data(options)
-        score = evaluate(_Deployed(net, mean, std), test, World(0, 1, torch.device("cpu")))
+        score = evaluate(_Deployed(net), test, World(0, 1, torch.device("cpu")), raw=True)
         return {
             "network": str(path),
             "recipe": facts.get("recipe", ""),
@@ -96,11 +91,11 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
 
 
 class _Deployed(nn.Module):
-    """A loaded file in the place of a network: normalised images in, logits out."""
+    """A loaded file in the place of a network: pixels [N, C, H, W] in, logits out."""
 
-    def __init__(self, net: Net, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(self, net: Net) -> None:
         super().__init__()
-        self.net, self.mean, self.std = net, mean, std
+        self.net = net
 
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.from_numpy(self.net(denormalise(images, self.mean, self.std)))
+    def forward(self, pixels: Tensor) -> Tensor:
+        return torch.from_numpy(self.net(pixels.permute(0, 2, 3, 1).contiguous().numpy()))

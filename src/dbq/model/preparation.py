@@ -26,7 +26,7 @@ from dbq.support.text import as_text, plain_table
 
 @dataclass(frozen=True)
 class PreparedLayer:
-    """A row of the summary. `weight_error` is |w_q - w| / |w| of the hard weights at the start."""
+    """A row of the summary. `weight_error` is |w_q - w| / |w| of the hard weights as fitted."""
 
     name: str
     role: str
@@ -58,11 +58,14 @@ class Summary:
         return as_text(f"plan {self.plan}", table, *(f"note: {note}" for note in self.notes))
 
 
-def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Summary:
+def prepare(
+    model: nn.Module, plan: Plan | str | Path, example_input: Any, *, fit: bool = True
+) -> Summary:
     """Quantize `model` in place by `plan`: a Plan, the name of a shipped one, or a .toml path.
 
     `example_input` is a tensor (or a tuple of them) the model runs on; it shows the order and
-    shapes of the layers. Nothing is fitted to it.
+    shapes of the layers, nothing is fitted to it. Weight quantizers are fitted to the model's
+    weights; with `fit=False` their parameters are undefined until a state dict is loaded.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
     ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
@@ -84,7 +87,9 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
         chosen = plan.choose(call.name, call.role)
         source = sources.get(call.name, UNKNOWN)
         try:
-            for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name))
+            for_weight = weight_quantizer(
+                chosen, call.module.weight, behind.get(call.name), fit=fit
+            )
         except DbqError as error:
             raise type(error)(f"layer {call.name}: {error}") from None
         for_input = _input_quantizer(chosen, call.role, source, plan)
@@ -103,7 +108,7 @@ def prepare(model: nn.Module, plan: Plan | str | Path, example_input: Any) -> Su
     for call, chosen, source, for_weight, for_input in made:
         if not chosen.is_float:
             quantize_layer(call.module, for_weight, for_input)
-        rows.append(_row(call, chosen, source, for_weight, for_input))
+        rows.append(_row(call, chosen, source, for_weight if fit else None, for_input))
     return Summary(plan.name, tuple(rows), tuple(notes))
 
 

@@ -54,9 +54,9 @@ INPUT_QUANTIZERS: dict[str, Callable[[Precision, bool], InputQuantizer]] = {
 
 
 def weight_quantizer(
-    layer_plan: LayerPlan, weight: Tensor, batch_norm: nn.Module | None = None
+    layer_plan: LayerPlan, weight: Tensor, batch_norm: nn.Module | None = None, fit: bool = True
 ) -> WeightQuantizer | None:
-    """The quantizer a plan asks for, fitted to `weight`; None for float weights.
+    """The quantizer a plan asks for, fitted to `weight` if `fit`; None for float weights.
 
     `batch_norm` is the one that reads the layer's output, for methods that fold it.
     """
@@ -74,7 +74,8 @@ def weight_quantizer(
     _check_options(method, make, layer_plan.options)
     quantizer = make(precision, len(weight), **layer_plan.options).to(weight.device)
     quantizer.follow(batch_norm)
-    quantizer.initialise(weight)
+    if fit:
+        quantizer.initialise(weight)
     return quantizer if weight.requires_grad else quantizer.requires_grad_(False)  # stays frozen
 
 

@@ -13,6 +13,7 @@ EXTRAS = {
     "altair": "report",
     "vl_convert": "report",
     "onnx": "onnx",
+    "ray": "ray",
     "tensorboard": "tensorboard",
 }
 

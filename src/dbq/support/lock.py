@@ -6,41 +6,59 @@ and keep it for a while after their parent was killed. The kernel releases ours 
 On NFS the lock is the server's, so it holds between machines; a machine that dies loses it when its
 lease ends (about 90 s with NFSv4). Mounted with `nolock` or `local_lock`, and on file systems that
 keep locks to themselves, it holds on one machine only; where there are no locks at all, it is an error.
-Within a process it does not keep threads from each other.
+
+It does not exclude threads of one process from each other: to POSIX they are the same holder, and the
+first of them to close the file releases the lock for all.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from dbq.errors import TrainingError
+from dbq.errors import LockedError, TrainingError
 
 PAUSE = 0.1  # seconds between two tries
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Hold the lock of the file at `path`, made if need be; waits until it is free."""
+def only_one(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of the file at `path`, which is created if need be.
+
+    If another process holds it, wait; with `wait=False` raise LockedError, which names the holder.
+    Every holder leaves a line in the file: its process id and host.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a")  # noqa: SIM115  # closing it releases the lock
+        file = open(path, "a+")  # noqa: SIM115  # closing it releases the lock
     except OSError as error:
         raise TrainingError(f"cannot write {path}: {error.strerror}") from None
     with file:
         while not _is_ours(file):
+            if not wait:
+                raise LockedError(f"{path.parent} is in use by {_last_holder(file)}")
             time.sleep(PAUSE)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
         yield
+
+
+def _last_holder(file: TextIO) -> str:
+    file.seek(0)
+    lines = file.read().splitlines()
+    return lines[-1] if lines else "another process"
 
 
 def _is_ours(file: TextIO) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # which of the two, POSIX leaves open
+    except (BlockingIOError, PermissionError):  # POSIX allows either
         return False
     except OSError as error:
         raise TrainingError(

@@ -25,13 +25,18 @@ class Score:
     skipped: tuple[str, ...] = ()
 
 
-def evaluate(model: nn.Module, split: Split, world: World, channels_last: bool = False) -> Score:
-    """Run every image of `split` once, shared by all processes; none is counted twice."""
+def evaluate(
+    model: nn.Module, split: Split, world: World, channels_last: bool = False, raw: bool = False
+) -> Score:
+    """Run every image of `split` once, shared by all processes; none is counted twice.
+
+    The model gets normalised images, or uint8 pixels if `raw`.
+    """
     mine = torch.arange(world.rank, len(split), world.size)
     sums = torch.zeros(4, dtype=torch.double, device=world.device)  # top-1, top-5, loss, images
     skipped: list[str] = []
     with evaluating(model), torch.inference_mode():
-        for batch in split.batches(torch.split(mine, BATCH)):
+        for batch in split.batches(torch.split(mine, BATCH), raw=raw):
             images, labels = batch.images.to(world.device), batch.labels.to(world.device)
             if channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)

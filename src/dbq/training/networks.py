@@ -1,4 +1,4 @@
-"""From a recipe to networks: the one to train, and the float one it learns from."""
+"""Networks from recipes: the one to train, and the float teacher it learns from."""
 
 from __future__ import annotations
 
@@ -17,30 +17,47 @@ from dbq.networks.table import create_model
 from dbq.networks.weights import put_state, put_weights, read_weights
 from dbq.training.order import derive
 from dbq.training.recipe import Recipe
+from dbq.training.record.rundir import RunDir
 
 CALIBRATION_BATCH = 500
-FINAL = "model.safetensors"  # what a finished run leaves in its directory
 
 
-def quantized_network(recipe: Recipe, classes: int, start: bool = True) -> nn.Module:
-    """The network a recipe trains, prepared by its plan, with its starting weights if `start`.
+def quantized_network(recipe: Recipe, classes: int) -> nn.Module:
+    """The network a recipe trains, prepared by its plan, with its starting weights.
 
-    These may be float weights, to which the quantizers are then fitted, or those of a quantized
-    run, whose quantizers are taken over; what such a run did not quantize is fitted.
+    Quantizers are fitted to float weights. Weights of a quantized run come with their quantizers;
+    only layers that the run did not quantize are fitted.
     """
-    model = _untrained(recipe, classes)
     path = weights_file(recipe.model.weights)
-    state = read_weights(path) if start and not _is_random(recipe) else None
-    if state is not None and not _is_quantized(state):
+    state = None if _is_random(recipe) else read_weights(path)
+    if state is not None and _is_quantized(state):
+        model = empty_network(recipe, classes)
+        put_state(model, state, str(path))
+        return model
+    model = _untrained(recipe, classes)
+    if state is not None:
         put_weights(model, state, str(path))
     prepare(model, recipe.plan, example_image(recipe))
-    if state is not None and _is_quantized(state):
-        put_state(model, state, str(path))
     return model
 
 
+def empty_network(recipe: Recipe, classes: int) -> nn.Module:
+    """The same network, waiting for a state dict: nothing is fitted to its random weights."""
+    model = _untrained(recipe, classes)
+    prepare(model, recipe.plan, example_image(recipe), fit=False)
+    return model
+
+
+def class_count(recipe: Recipe, state: dict[str, Tensor]) -> int:
+    """The number of classes of a recipe's network that has this state: rows of its classifier."""
+    with torch.device("meta"):  # only names are needed
+        network = _untrained(recipe, classes=1)
+    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    return len(state[f"{linear[-1]}.weight"])
+
+
 def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
-    """The float network whose answers are part of the lesson, if the recipe wants one."""
+    """The float network whose outputs are distilled, if the recipe asks for that."""
     if not recipe.extra.distill:
         return None
     weights = recipe.extra.teacher or recipe.model.weights
@@ -78,7 +95,7 @@ def _untrained(recipe: Recipe, classes: int) -> nn.Module:
 
 
 def _is_random(recipe: Recipe) -> bool:
-    """True if the recipe starts from nothing; an error if it should not."""
+    """True if the recipe starts from random weights; an error if it must not."""
     if recipe.model.weights_from and not recipe.model.weights:
         raise RecipeError(
             f"recipe {recipe.name} starts from trained weights: give them by "
@@ -90,10 +107,10 @@ def _is_random(recipe: Recipe) -> bool:
 def reestimate(
     model: nn.Module, split: Split, images: int, seed: int, device: torch.device
 ) -> None:
-    """Batch-norm statistics and ranges of the hard network, from some training images.
+    """Re-estimate batch-norm statistics and ranges of the hard network from training images.
 
-    Augmented as in training: a float ResNet-20 loses three points of accuracy if its statistics
-    are taken from images without the black borders of random crops.
+    They are augmented as in training: a float ResNet-20 loses three points of accuracy if its
+    statistics come from images without the black borders of random crops.
     """
     chosen, draw = some_images(split, images, seed)
     groups = torch.split(chosen, CALIBRATION_BATCH)
@@ -101,7 +118,7 @@ def reestimate(
 
 
 def some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:
-    """Indices of some images, and the draw they are augmented by."""
+    """Indices of random images, and the seed of their augmentation."""
     draw = derive(seed, "calibration")
     generator = torch.Generator().manual_seed(draw)
     return torch.randperm(len(split), generator=generator)[:count], draw
@@ -114,5 +131,5 @@ def example_image(recipe: Recipe) -> Tensor:
 
 
 def weights_file(path: str) -> Path:
-    """A file as it is; for the directory of a run, the network it ended with."""
-    return Path(path) / FINAL if Path(path).is_dir() else Path(path)
+    """The file itself, or the final network if `path` is the directory of a run."""
+    return RunDir(Path(path)).final if Path(path).is_dir() else Path(path)

@@ -35,6 +35,11 @@ class ModelOptions:
     weights: str = ""  # a .safetensors or .pth file, or the directory of a run
     weights_from: str = ""  # the recipe that makes such weights; then `weights` must be given
 
+    @property
+    def label(self) -> str:
+        """The network, and its width if that is not 1: "mobilenet_v1 x0.5"."""
+        return self.name if self.width == 1 else f"{self.name} x{self.width:g}"
+
 
 @dataclass(frozen=True)
 class QuantizeOptions:

@@ -7,6 +7,7 @@ the remaining steps exactly as it would have. An epoch ends with a test of the h
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
 from dbq.training.learner import Learner
 from dbq.training.networks import (
-    FINAL,
+    empty_network,
     example_image,
     quantized_network,
     reestimate,
@@ -31,9 +32,10 @@ from dbq.training.order import derive, epoch_batches, share
 from dbq.training.processes.interrupt import StopRequest, stop_on_signal
 from dbq.training.processes.world import World, joined
 from dbq.training.recipe import Recipe
-from dbq.training.record import provenance
 from dbq.training.record.checkpoint import write_checkpoint
-from dbq.training.record.rundir import BEST, RunDir
+from dbq.training.record.provenance import Provenance
+from dbq.training.record.result import EvaluationSet, Result
+from dbq.training.record.rundir import RunDir, write_network
 from dbq.training.watchers.watching import StepReport, Watcher
 
 
@@ -59,19 +61,22 @@ class Position:
 
 def train(
     recipe: Recipe, out: Path, *, resume: bool = False, watchers: tuple[Watcher, ...] = ()
-) -> dict[str, Any]:
-    """Train by `recipe` into the directory `out`; returns what is also in its result.json.
+) -> Result:
+    """Train by `recipe` into the directory `out`; returns the result, which is also stored there.
 
-    With `resume`, go on from the last checkpoint if there is one. Under torchrun every process calls
-    this. KeyboardInterrupt is raised, after saving, when the user or the system asks to stop.
+    With `resume`, continue from the last checkpoint if there is one. Under torchrun every process
+    calls this. KeyboardInterrupt is raised, after saving, when the user or the system asks to stop;
+    LockedError if another process is training in `out`.
     """
     keep_freed_memory()
     files = RunDir(out)
-    with joined(recipe.machine.device) as world:
+    with (
+        joined(recipe.machine.device) as world,
+        files.lock() if world.is_first else nullcontext(),
+    ):
         finished = world.from_first(files.look(recipe, resume) if world.is_first else None)
-        if finished is not None:
-            result: dict[str, Any] = finished
-            return result
+        if isinstance(finished, Result):
+            return finished
         run = _Run(recipe, files, world, watchers if world.is_first else ())
         with stop_on_signal() as request:
             run.go(request)
@@ -79,17 +84,18 @@ def train(
 
 
 class _Run:
-    """One process's part of a run. What is here is the sequence; the work is done elsewhere."""
+    """One process's part of a run: the sequence of events; other modules do the work."""
 
     def __init__(
         self, recipe: Recipe, files: RunDir, world: World, watchers: tuple[Watcher, ...]
     ) -> None:
         self.recipe, self.files, self.world, self.watchers = recipe, files, world, watchers
-        self.circumstances = provenance.facts(recipe, world)  # of the code that is running
+        self.provenance = Provenance.of(recipe, world)  # now: the code on disk may change later
         self.train_split, self.test_split = load_data(recipe.data, world.device)
         resumed = world.from_first(files.checkpoint() if world.is_first else None)
-        classes = len(self.test_split.classes)
-        model = quantized_network(recipe, classes, start=resumed is None).to(world.device)
+        self.classes = classes = len(self.test_split.classes)
+        build = quantized_network if resumed is None else empty_network
+        model = build(recipe, classes).to(world.device)
         if resumed is None and recipe.quantize.calibrate:
             wanted, seed = recipe.quantize.calibrate, recipe.train.seed
             reestimate(model, self.train_split, wanted, seed, world.device)
@@ -98,15 +104,15 @@ class _Run:
         self.rows: list[dict[str, Any]] = []
         self.score: Score | None = None  # of the network as it is after an epoch
         if resumed is not None:
-            tensors, facts = resumed
+            tensors, metadata = resumed
             self.learner.load_state(tensors)
-            self.at, self.rows = Position(**facts["position"]), facts["metrics"]
+            self.at, self.rows = Position(**metadata["position"]), metadata["metrics"]
             self._say(f"resumed at epoch {self.at.epoch + 1}, step {self.at.step}")
         elif world.is_first:
-            files.start(recipe, self.circumstances)
+            files.start(recipe, self.provenance)
         self.saved = time.monotonic()
         self.pending = torch.zeros(3, dtype=torch.double, device=world.device)
-        # Each look at the sums waits for a GPU to catch up; a CPU is never behind.
+        # Reading the sums waits until a GPU has caught up; a CPU is never behind.
         self.look_every = 1 if world.device.type == "cpu" else 10
 
     def go(self, request: StopRequest) -> None:
@@ -153,7 +159,7 @@ class _Run:
             self.learner.move_to(self.at.epoch, resolution=1.0)
 
     def _asked_to_stop(self, request: StopRequest) -> bool:
-        """Add up the sums of all processes since the last look; if one was asked, all stop."""
+        """Add up what all processes did since the last call; if one was asked to stop, all stop."""
         asked = self.pending.new_tensor([float(request.made)])
         sums = self.world.total(torch.cat([self.pending, asked]))
         loss, correct, images, wishes = sums.tolist()
@@ -175,7 +181,7 @@ class _Run:
     def _stop(self) -> None:
         self._say(
             f"stopped at epoch {self.at.epoch + 1}, step {self.at.step}: saved in "
-            f"{self.files.path}, go on with --resume"
+            f"{self.files.path}, continue with --resume"
         )
         self.world.wait()
         raise KeyboardInterrupt
@@ -185,15 +191,15 @@ class _Run:
         return minutes >= self.recipe.machine.checkpoint_minutes
 
     def _save(self) -> None:
-        """Never a network that is broken: the checkpoint before it is the one to go back to."""
+        """Write a checkpoint, unless the network is broken: then the one before must survive."""
         stop_if_broken(self.learner.model, f"epoch {self.at.epoch + 1}, step {self.at.step}")
         if self.world.is_first:
-            facts = {"position": asdict(self.at), "metrics": self.rows}
-            write_checkpoint(self.files.last, self.learner.state(), facts)
+            metadata = {"position": asdict(self.at), "metrics": self.rows}
+            write_checkpoint(self.files.last, self.learner.state(), metadata)
         self.saved = time.monotonic()
 
     def _end_of_epoch(self) -> None:
-        """Test, note, keep the best."""
+        """Test the network, record the epoch, keep the best."""
         at, learner = self.at, self.learner
         stop_if_broken(learner.model, f"the end of epoch {at.epoch + 1}")
         self.score = score = self._test()
@@ -214,13 +220,13 @@ class _Run:
         }
         self.rows.append(row)
         if score.top1 > at.best:
-            self._keep(BEST, at.epoch, score.top1)
+            self._keep_best(at.epoch, score.top1)
         if self.world.is_first:
             self.files.write_metrics(self.rows)
         for watcher in self.watchers:
             watcher.epoch(row)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> Result:
         """Re-estimate if asked to, test once more, and write the result."""
         recipe, network, at = self.recipe, self.learner.network, self.at
         if recipe.extra.reestimate:
@@ -229,43 +235,44 @@ class _Run:
             self.score = None
         score, last = self.score or self._test(), recipe.train.epochs - 1
         if score.top1 > at.best:
-            self._keep(BEST, last, score.top1)
-        self._keep(FINAL, last, score.top1)
+            self._keep_best(last, score.top1)
+        self._write_network(self.files.final, last, score.top1)
         total = cost(network, example_image(recipe).to(self.world.device)).total
-        result = {
-            "recipe": recipe.name,
-            "about": recipe.about,
-            "plan": recipe.plan.name,
-            "seed": recipe.train.seed,
-            "epochs": recipe.train.epochs,
-            "top1": score.top1,
-            "top5": score.top5,
-            "best_top1": at.best,
-            "best_epoch": at.best_epoch,
-            "paper_top1": recipe.paper,
-            "test": {"data": recipe.data.name, "split": self.test_split.name,
-                     "images": score.images},
-            "seconds": at.seconds,
-            "cost": asdict(total),
-            **self.circumstances,
-        }  # fmt: skip
+        result = Result(
+            recipe=recipe.name,
+            about=recipe.about,
+            plan=recipe.plan.name,
+            seed=recipe.train.seed,
+            epochs=recipe.train.epochs,
+            top1=score.top1,
+            top5=score.top5,
+            best_top1=at.best,
+            best_epoch=at.best_epoch,
+            paper_top1=recipe.paper,
+            test=EvaluationSet(recipe.data.name, self.test_split.name, score.images),
+            seconds=at.seconds,
+            cost=total,
+            provenance=self.provenance,
+        )
         if self.world.is_first:
             self.files.write_result(result)
         self.world.wait()
         return result
 
     def _test(self) -> Score:
-        """Every process tests the first one's network: its statistics are those that are kept."""
+        """Test the first process's network in all of them: its statistics are the ones kept."""
         network = self.learner.network
         self.world.spread_from_first(network.buffers())
         return evaluate(network, self.test_split, self.world, self.recipe.machine.channels_last)
 
-    def _keep(self, name: str, epoch: int, top1: float) -> None:
-        if name == BEST:
-            self.at.best, self.at.best_epoch = top1, epoch
+    def _keep_best(self, epoch: int, top1: float) -> None:
+        self.at.best, self.at.best_epoch = top1, epoch
+        self._write_network(self.files.best, epoch, top1)
+
+    def _write_network(self, path: Path, epoch: int, top1: float) -> None:
         if self.world.is_first:
-            network = self.learner.network
-            self.files.write_network(name, network, self.recipe, epoch=epoch, top1=top1)
+            metadata = {"epoch": epoch, "top1": top1, "classes": self.classes}
+            write_network(path, self.learner.network, self.recipe, **metadata)
 
     def _say(self, text: str) -> None:
         for watcher in self.watchers:

@@ -12,6 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from dbq.cli.main import app
+from dbq.costs.rules import Totals
 from dbq.experiments.comparison.comparison import parse_all
 from dbq.experiments.paper.figures import TEMPERATURES, staircase
 from dbq.experiments.paper.tables import paper_tables
@@ -20,6 +21,8 @@ from dbq.experiments.report.facts import RunFacts
 from dbq.plans.precision import Precision
 from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.training.recipe import load_recipe
+from dbq.training.record.provenance import Provenance
+from dbq.training.record.result import EvaluationSet, Result
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +60,11 @@ def test_without_runs_only_the_motivation_is_drawn(written: Path) -> None:
 
 
 def facts(network: str, data: str, plan: str, top1: float) -> RunFacts:
-    result = {"top1": top1, "epochs": 6}
+    result = Result(
+        recipe="r", about="", plan=plan, seed=0, epochs=6, top1=top1, top5=top1, best_top1=top1,
+        best_epoch=5, paper_top1=None, test=EvaluationSet(data, "test", 1), seconds=1.0,
+        cost=Totals(1, 1, 1, 1, 1, 1), provenance=Provenance(),
+    )  # fmt: skip
     return RunFacts("r", "", "", network, data, plan, result, [], [], {}, [], None)
 
 

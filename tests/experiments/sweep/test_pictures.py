@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from dbq.costs.rules import Totals
 from dbq.experiments.report.drawing import draw
-from dbq.experiments.sweep.outcome import COSTS, Outcome, Row
+from dbq.experiments.sweep.outcome import Outcome, Row
 from dbq.experiments.sweep.pictures import SHOWN, sweep_figure
 from dbq.experiments.sweep.sweep import Sweep
 
@@ -27,7 +28,7 @@ SWEEP = Sweep(
 def row(width: float, precision: str | None, seed: int, top1: float, cost: float) -> Row:
     values: dict[str, Any] = {"model.width": width}
     values |= {"quantize.precision": precision} if precision else {}
-    return Row("n", values, seed, top1, top1 + 1, dict.fromkeys(COSTS, cost), "d")
+    return Row("n", values, seed, top1, top1 + 1, dict.fromkeys(Totals.METRICS, cost), "d")
 
 
 OUTCOME = Outcome(
@@ -48,7 +49,7 @@ OUTCOME = Outcome(
 def test_seeds_are_taken_together_in_order() -> None:
     _, four_bits, ternary, wide = OUTCOME.points
     assert (four_bits.top1, four_bits.best_top1) == ((80.0, 81.0), (81.0, 82.0))
-    assert four_bits.cost == dict.fromkeys(COSTS, 12.0)
+    assert four_bits.cost == dict.fromkeys(Totals.METRICS, 12.0)
     assert ternary.top1 == (83.0, 86.0)
     assert (wide.values["model.width"], wide.top1) == (0.5, (82.0,))
     assert OUTCOME.to_json()["points"][1]["top1"] == (80.0, 81.0)
@@ -78,7 +79,8 @@ def test_the_figure_has_means_spans_and_the_front() -> None:
 def test_fewer_keys(sweep: Sweep, tmp_path: Path) -> None:
     values = dict.fromkeys(sweep.keys, 0.25)
     rows = tuple(
-        Row("n", values, seed, 80.0 + seed, 1, dict.fromkeys(COSTS, 1e6), "d") for seed in (0, 1)
+        Row("n", values, seed, 80.0 + seed, 1, dict.fromkeys(Totals.METRICS, 1e6), "d")
+        for seed in (0, 1)
     )
     figure = sweep_figure(Outcome(sweep, rows, {}, ()))
     assert [p["top1"] for p in figure["datasets"]["C_S"]] == [80.5]

@@ -17,9 +17,9 @@ from typing import Any
 
 from dbq.costs.rules import Totals
 from dbq.data.table import load_data
-from dbq.errors import PlanError, RecipeError, TrainingError, closest
+from dbq.errors import DbqError, RecipeError, closest
+from dbq.experiments.comparison.methods import precisions
 from dbq.experiments.paper.printed import resnet20_top1
-from dbq.plans.precision import MAX_BITS, Precision
 from dbq.quantizers.table import QUANTIZERS
 from dbq.support.atomic import write_atomically
 from dbq.support.memory import keep_freed_memory
@@ -87,24 +87,6 @@ class Contestant:
         return replace(base, name=name, quantize=wanted)
 
 
-def precisions(method: str) -> list[str]:
-    """The precisions a method exists in.
-
-    >>> precisions("dbq")
-    ['1T', '2T', '3T']
-    """
-    kind, make = QUANTIZERS[method]
-    found = []
-    for size in range(1, MAX_BITS + 1):
-        try:
-            precision = Precision(kind, size)
-            make(precision, 1)
-        except PlanError:
-            continue
-        found.append(str(precision))
-    return found
-
-
 @dataclass(frozen=True)
 class Entry:
     """A line of the comparison. Accuracies in percent, of the hard network on the whole test set."""
@@ -141,14 +123,13 @@ class Comparison:
         return cls(**{**data, "entries": entries})
 
     def __str__(self) -> str:
-        heads = ["method", "top-1", "best", "C_C", "C_S", "C_R", "C_M", "step", "paper"]
+        heads = ["method", "top-1", "best", *Totals.METRICS, "step", "paper"]
         table = plain_table(heads)
         for e in self.entries:
             step = "" if e.step_ratio is None else f"{e.step_ratio:.2f}x"
             paper = "" if e.paper_top1 is None else f"{e.paper_top1:.2f}"
-            costs = (e.cost.C_C, e.cost.C_S, e.cost.C_R, e.cost.C_M)
-            table.add_row(e.name, f"{e.top1:.2f}", f"{e.best_top1:.2f}", *map(short, costs), step,
-                          paper)  # fmt: skip
+            costs = map(short, e.cost.metrics.values())
+            table.add_row(e.name, f"{e.top1:.2f}", f"{e.best_top1:.2f}", *costs, step, paper)
         epochs = counted(self.epochs, "epoch")
         return as_text(
             f"{self.network} on {self.data}, {epochs} each, seed {self.seed} (recipe {self.recipe})",
@@ -167,25 +148,25 @@ def compare(
 ) -> Comparison:
     """Train every contestant into a directory below `out`, and write `out`/comparison.json.
 
-    Finished runs are kept and unfinished ones resumed; a run that fails is reported, and the others
-    go on. `rounds` > 0 measures training steps as well, with the contestants taking turns; step
-    times of an earlier call are kept otherwise.
+    Finished runs are kept and unfinished ones resumed. A run that fails is reported, and the others
+    continue. `rounds` > 0 also times training steps, the contestants taking turns; otherwise step
+    times of an earlier call are kept.
     """
     recipes = {contestant.name: contestant.recipe(recipe) for contestant in contestants}
     results, failed = {}, {}
     for name, own in recipes.items():
         try:
             results[name] = train(own, out / name, resume=True, watchers=watch(name))
-        except TrainingError as error:
+        except DbqError as error:
             failed[name] = str(error)
-    ratios = step_ratios(recipe, contestants, rounds) if rounds else known_ratios(out)
+    trained = [contestant for contestant in contestants if contestant.name in results]
+    ratios = step_ratios(recipe, trained, rounds) if rounds else known_ratios(out)
     entries = tuple(
-        Entry(name, result["top1"], result["best_top1"], Totals(**result["cost"]),
-              result["seconds"], ratios.get(name), _paper(recipe, name))
+        Entry(name, result.top1, result.best_top1, result.cost, result.seconds, ratios.get(name),
+              _paper(recipe, name))
         for name, result in results.items()
     )  # fmt: skip
-    network = recipe.model.name + (f" x{recipe.model.width:g}" if recipe.model.width != 1 else "")
-    found = Comparison(recipe.name, network, recipe.data.name, recipe.train.epochs,
+    found = Comparison(recipe.name, recipe.model.label, recipe.data.name, recipe.train.epochs,
                        recipe.train.seed, machine(), entries, failed)  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / RECORD, (json.dumps(found.to_json(), indent=1) + "\n").encode())

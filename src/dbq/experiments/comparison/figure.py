@@ -8,7 +8,6 @@ from typing import Any
 from dbq.experiments.comparison.comparison import FLOAT, Comparison
 from dbq.experiments.report.charts import accuracy_against_costs
 from dbq.experiments.report.drawing import draw
-from dbq.experiments.report.facts import METRICS
 from dbq.support.text import counted
 
 SHOWN = ("C_S", "C_M")
@@ -21,7 +20,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
             "run": e.name,
             "top1": e.top1,
             "group": {"dbq": "DBQ", FLOAT: FLOAT}.get(e.name.partition("-")[0], "others"),
-            **{metric: getattr(e.cost, metric) for metric in METRICS},
+            **e.cost.metrics,
         }
         # DBQ comes first and so gets the first colour.
         for e in sorted(comparison.entries, key=lambda e: not e.name.startswith("dbq"))

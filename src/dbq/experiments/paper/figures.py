@@ -56,7 +56,7 @@ def motivation(runs: Sequence[RunFacts]) -> Spec:
         if given.plan is not None
     ]
     rows += [
-        _point(run.name, run.result["cost"]["C_C"], run.result["top1"], OURS)
+        _point(run.name, run.result.cost.C_C, run.result.top1, OURS)
         for run in runs
         if (run.network, run.data) == ("mobilenet_v1", "imagenet")
     ]
@@ -185,14 +185,14 @@ def width_and_precision(runs: Sequence[RunFacts]) -> Spec:
     rows = []
     for run in runs:
         pointwise = {row["weights"] for row in run.layers if row["role"] == "pointwise"}
-        cost = run.result["cost"]
+        cost = run.result.cost
         rows.append({
             "run": run.name,
             "width": run.network.partition(" x")[2] or "1",
             "pointwise": "/".join(sorted(pointwise)),
-            "top1": run.result["top1"],
-            "C_S": cost["C_S"],
-            "C_R": cost["C_R"],
+            "top1": run.result.top1,
+            "C_S": cost.C_S,
+            "C_R": cost.C_R,
             "from": OURS,
         })  # fmt: skip
     points = _points("width", alt.Shape("pointwise:N", title="pointwise weights"))

@@ -11,7 +11,7 @@ import torch
 
 from dbq.costs.assignment import assign
 from dbq.costs.census import LayerRow, Row, take_census
-from dbq.costs.rules import Cost, fold, representation, storage
+from dbq.costs.rules import Cost, Totals, fold, representation, storage
 from dbq.experiments.paper import printed as paper
 from dbq.experiments.paper.printed import NOT_GIVEN, Printed, PrintedTable
 from dbq.networks.table import create_model, input_size
@@ -163,7 +163,7 @@ def _complexity(printed: PrintedTable) -> Table:
     return Table(
         key=printed.key,
         title=printed.title,
-        columns=("C_C", "C_S", "C_R", "C_M"),
+        columns=Totals.METRICS,
         units=(f"1e{printed.adders} FA",) * 2 + (f"1e{printed.bits} b",) * 2,
         lines=tuple(_complexity_line(row, printed) for row in printed.rows),
     )

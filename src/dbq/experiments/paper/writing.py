@@ -58,7 +58,7 @@ def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tup
             continue
         wanted = (row.network, DATA.get(table.key, "imagenet"), row.plan.name)
         same = [run.result for run in runs if (run.network, run.data, run.plan) == wanted]
-        mine = [(result["epochs"], result["top1"]) for result in same]
+        mine = [(result.epochs, result.top1) for result in same]
         if mine:
             found[row.label] = mine
     return found
@@ -111,7 +111,7 @@ def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[s
 
 
 def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
-    """Together where they took equally many epochs; longer runs are better ones."""
+    """Grouped by the number of epochs, since longer runs do better."""
     for epochs in dict.fromkeys(epochs for epochs, _ in found):
         numbers = ", ".join(f"**{top1:.2f}**" for e, top1 in found if e == epochs)
         yield f"{numbers} ({counted(epochs, 'epoch')})"

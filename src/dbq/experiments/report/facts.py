@@ -1,8 +1,7 @@
-"""What a report says of a run: read from its directory, worked out from its network. Plain data."""
+"""What a report says about a run, from its directory and its network, as plain data."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from dbq.costs.census import LayerRow
 from dbq.costs.rules import Totals, cost
-from dbq.errors import TrainingError
 from dbq.model.layers import QuantLayer
 from dbq.model.preparation import weight_error
 from dbq.quantizers.contract import WeightQuantizer
@@ -20,12 +18,15 @@ from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.quantizers.tensors import per_kernel
 from dbq.training.networks import example_image
 from dbq.training.recipe import Recipe
+from dbq.training.record.result import Result
+from dbq.training.record.rundir import RunDir
 from dbq.training.record.saved import saved_network
 
-METRICS = ("C_C", "C_S", "C_R", "C_M")
+METRICS = Totals.METRICS
 KERNELS = 8  # of each layer, evenly spaced, whose weights a page shows
 BINS = 48
-MOST_LEVELS = 32  # more are no staircase any more, and are not drawn
+MOST_LEVELS = 32  # with more, the steps could not be told apart in a chart
+CURVES = ("epoch", "loss", "soft_top1", "top1", "test_loss", "rate", "temperature")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class RunFacts:
     network: str
     data: str
     plan: str
-    result: dict[str, Any]
+    result: Result
     metrics: list[dict[str, Any]]
     layers: list[dict[str, Any]]
     kernels: dict[str, list[dict[str, Any]]]
@@ -53,46 +54,24 @@ def facts_of_run(path: Path, name: str = "") -> RunFacts:
 
 def read_run(path: Path, name: str = "") -> tuple[RunFacts, nn.Module]:
     """The facts, and the network they are of."""
-    result = _read_json(path / "result.json")
+    run = RunDir(path)
+    result = run.result()
     model, recipe, _ = saved_network(path)
-    width = "" if recipe.model.width == 1 else f" x{recipe.model.width:g}"
     facts = RunFacts(
         name=name or path.name,
         recipe=recipe.name,
         about=recipe.about,
-        network=recipe.model.name + width,
+        network=recipe.model.label,
         data=recipe.data.name,
         plan=recipe.plan.name,
         result=result,
-        metrics=_metrics(path / "metrics.jsonl"),
+        metrics=[{key: row[key] for key in CURVES} for row in run.metrics()],
         layers=_layers(model, recipe),
         kernels={name: _kernels(layer) for name, layer in _quantized(model).items()},
         ratios=_ratios(model),
-        bench=_read_json(path / "bench.json") if (path / "bench.json").exists() else None,
+        bench=run.bench(),
     )
     return facts, model
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TrainingError(
-            f"cannot read {path}: {error.strerror}; a report is made of finished runs of dbq train"
-        ) from None
-    except ValueError as error:
-        raise TrainingError(f"{path} is not JSON: {error}") from None
-    return data
-
-
-def _metrics(path: Path) -> list[dict[str, Any]]:
-    """What curves need of each epoch."""
-    wanted = ("epoch", "loss", "soft_top1", "top1", "test_loss", "rate", "temperature")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [{key: json.loads(line)[key] for key in wanted} for line in lines]
-    except (OSError, ValueError, KeyError) as error:
-        raise TrainingError(f"cannot read {path} ({type(error).__name__})") from None
 
 
 def _quantized(model: nn.Module) -> dict[str, QuantLayer]:

@@ -1,8 +1,8 @@
-"""The page: one HTML file with everything in it, that opens from disk and asks the network for nothing.
+"""The page: one HTML file with everything in it, which opens from disk and loads nothing else.
 
-Whatever comes from a run (names, layers, messages) reaches the page in two ways only: escaped into
-text by `html.escape`, or inside one block of JSON in which no `<` is left as it is. The script puts
-such text into the page as text, never as HTML.
+Text from a run (names, layers, messages) reaches the page in two ways only: escaped by `html.escape`,
+or inside one block of JSON in which every `<` is escaped. The script inserts it as text, never as
+HTML.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAYER_COLUMNS = {
 
 
 def write_report(directories: Sequence[Path], out: Path, title: str = "") -> list[RunFacts]:
-    """One page about one run or many; returns what it says."""
+    """Write one page about one or more runs; returns what it says."""
     if not directories:
         raise DbqError("a report needs at least one run: give its directory")
     names = run_names(directories)
@@ -46,7 +46,7 @@ def write_report(directories: Sequence[Path], out: Path, title: str = "") -> lis
 
 
 def run_names(directories: Sequence[Path]) -> list[str]:
-    """Short names that tell runs apart: as many last parts of their paths as it takes.
+    """The shortest trailing parts of their paths that tell runs apart.
 
     >>> run_names([Path("runs/a/2t"), Path("runs/b/2t")])
     ['a/2t', 'b/2t']
@@ -95,11 +95,11 @@ def _headline(runs: Sequence[RunFacts]) -> str:
         result = run.result
         texts = [run.name, run.network, run.plan]
         numbers = [
-            f"{result['top1']:.2f}",
-            f"{result['best_top1']:.2f}",
-            str(result["epochs"]),
-            str(result["seed"]),
-            *(short(result["cost"][metric]) for metric in METRICS),
+            f"{result.top1:.2f}",
+            f"{result.best_top1:.2f}",
+            str(result.epochs),
+            str(result.seed),
+            *map(short, result.cost.metrics.values()),
         ]
         cells = [f'<th scope="row">{escape(texts[0])}</th>']
         cells += [f"<td>{escape(text)}</td>" for text in texts[1:]]
@@ -113,11 +113,8 @@ def _head(key: str, text: str) -> str:
 
 
 def _facts(runs: Sequence[RunFacts]) -> dict[str, Any]:
-    """What the script needs: charts, and tables that it fills when a run or layer is picked."""
-    points = [
-        {"run": run.name, "top1": run.result["top1"], **{m: run.result["cost"][m] for m in METRICS}}
-        for run in runs
-    ]
+    """What the script needs: charts, and data for the tables it fills when a run or layer is picked."""
+    points = [{"run": run.name, "top1": run.result.top1, **run.result.cost.metrics} for run in runs]
     found: dict[str, Any] = {
         "curves": charts.accuracy_curves(runs),
         "temperature": charts.schedule_curve(runs, "temperature", "temperature"),

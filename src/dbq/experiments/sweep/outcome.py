@@ -1,4 +1,4 @@
-"""Outcome: what a sweep came to, as a table and as data."""
+"""Outcome: the results of a sweep, as a table and as data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from dbq.costs.rules import Totals
 from dbq.experiments.sweep.sweep import Run, Sweep, Values
 from dbq.support.atomic import write_atomically
 from dbq.support.lock import only_one
 from dbq.support.text import as_text, plain_table, short
+from dbq.training.record.rundir import RunDir
 
 RECORD = "sweep.json"
-LOCK = "outcome.lock"  # two processes may come to the end of a sweep at the same moment
-COSTS = ("C_C", "C_S", "C_R", "C_M")
+LOCK = "outcome.lock"  # two processes may finish a sweep at the same moment
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,16 @@ class Row:
 
     @classmethod
     def of(cls, run: Run, directory: Path) -> Row:
-        result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+        result = RunDir(directory).result()
         return cls(
-            run.name, run.values, run.seed, result["top1"], result["best_top1"], result["cost"],
+            run.name, run.values, run.seed, result.top1, result.best_top1, asdict(result.cost),
             str(directory), run.baseline,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the grid: its seeds together."""
+    """A point of the grid: all its seeds together."""
 
     values: Values
     top1: tuple[float, ...]
@@ -53,7 +54,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of what is finished; why the others are not."""
+    """The finished runs, why others failed, and which are left."""
 
     sweep: Sweep
     rows: tuple[Row, ...]
@@ -66,7 +67,7 @@ class Outcome:
 
     @property
     def points(self) -> list[Point]:
-        """What is finished, seeds taken together, in the order of the rows."""
+        """The finished runs, grouped over seeds, in the order of the rows."""
         groups: list[list[Row]] = []
         for row in self.rows:
             same = next((group for group in groups if group[0].values == row.values), None)
@@ -79,7 +80,7 @@ class Outcome:
                 group[0].values,
                 tuple(row.top1 for row in group),
                 tuple(row.best_top1 for row in group),
-                {name: mean(row.cost[name] for row in group) for name in COSTS},
+                {name: mean(row.cost[name] for row in group) for name in Totals.METRICS},
             )
             for group in groups
         ]
@@ -102,11 +103,11 @@ class Outcome:
 
     def __str__(self) -> str:
         keys = self.sweep.keys
-        heads = [*keys.values(), "seed", "top-1", "best", *COSTS]
+        heads = [*keys.values(), "seed", "top-1", "best", *Totals.METRICS]
         table = plain_table(heads, left=len(keys))
         for row in self.rows:
             values = (str(row.values.get(key, "float")) for key in keys)
-            costs = (short(row.cost[name]) for name in COSTS)
+            costs = (short(row.cost[name]) for name in Totals.METRICS)
             accuracy = f"{row.top1:.2f}", f"{row.best_top1:.2f}"
             table.add_row(*values, str(row.seed), *accuracy, *costs)
         return as_text(

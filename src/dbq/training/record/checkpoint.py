@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, tensors and a little JSON, replaced atomically."""
+"""Checkpoints: one safetensors file of tensors and a little JSON, replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from torch import Tensor
 from dbq.errors import TrainingError
 from dbq.support.atomic import write_atomically
 
-FACTS = "dbq"  # the key of our JSON in the file's metadata
+METADATA_KEY = "dbq"  # of our JSON among the strings that a safetensors file carries
 
 
-def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors and facts to `path`, whole or not at all."""
-    # Every tensor gets memory of its own: safetensors refuses views that share it.
+def write_checkpoint(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]
+) -> None:
+    """Write tensors and metadata to `path`, whole or not at all."""
+    # Each tensor gets its own memory: safetensors refuses tensors that share storage.
     plain = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in tensors.items()}
-    write_atomically(path, save(plain, metadata={FACTS: json.dumps(facts)}))
+    write_atomically(path, save(plain, metadata={METADATA_KEY: json.dumps(metadata)}))
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a file written by `write_checkpoint`."""
+    """The tensors and metadata of a file written by `write_checkpoint`."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
+            metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise TrainingError(f"{path}: no such file; expected a checkpoint of dbq train") from None
@@ -37,4 +39,4 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{path}: not a whole checkpoint of dbq train ({type(error).__name__}); "
             "delete it, or train again"
         ) from None
-    return tensors, facts
+    return tensors, metadata

@@ -6,6 +6,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,26 +19,39 @@ from dbq.training.recipe import Recipe
 from dbq.version import __version__
 
 
-def facts(recipe: Recipe, world: World) -> dict[str, Any]:
-    """What run.json and result.json say of the circumstances."""
-    device = world.device
-    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
-    return {
-        "revision": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "command": " ".join(["dbq", *sys.argv[1:]]),
-        "processes": world.size,
-        "launch": launch(),
-        "machine": {**machine(), "device": device.type, "gpu": gpu},
-        "weights": recipe.model.weights,
-    }
+@dataclass(frozen=True)
+class Provenance:
+    """The circumstances of a run; they are part of its result."""
+
+    revision: str | None = None
+    date: str = ""
+    command: str = ""
+    processes: int = 1
+    launch: str | None = None  # torchrun's name for the launch
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    weights: str = ""  # what the network started from
+
+    @classmethod
+    def of(cls, recipe: Recipe, world: World) -> Provenance:
+        """The circumstances of a run that this process starts."""
+        device = world.device
+        gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+        return cls(
+            revision=revision(),
+            date=datetime.now(UTC).date().isoformat(),
+            command=" ".join(["dbq", *sys.argv[1:]]),
+            processes=world.size,
+            launch=launch(),
+            machine={**machine(), "device": device.type, "gpu": gpu},
+            weights=recipe.model.weights,
+        )
 
 
 def revision() -> str | None:
-    """The commit of the code, if it lies in a git work tree; "+" says that it was changed since."""
+    """The commit of the code if it is in a git work tree, with "+" if files have changed since."""
     here = Path(__file__).parent
     try:
-        _git(here, "ls-files", "--error-unmatch", Path(__file__).name)  # or it is another's tree
+        _git(here, "ls-files", "--error-unmatch", Path(__file__).name)  # else the tree is not ours
         commit = _git(here, "rev-parse", "--short=12", "HEAD")
         changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", ".")
     except (OSError, subprocess.SubprocessError):

@@ -1,20 +1,24 @@
-"""RunDir: the files of a run, and nothing else about it.
+"""RunDir: the directory of a run. Only this file knows the names of the files in it.
 
 recipe.toml          the recipe, resolved: every default and override written out
 run.json             version, command, machine
-metrics.jsonl        a line an epoch
-last.safetensors     everything needed to go on
+metrics.jsonl        a line for each epoch
+last.safetensors     everything needed to resume
 best.safetensors     the network of the best epoch so far, with its recipe inside
 model.safetensors    the network of the last epoch, with its recipe inside
-result.json          what came out; its presence means that the run is finished
+result.json          the result; the run is finished if and only if it exists
+lock                 held by the process that trains; a line for each process that ever held it
+error.txt            why a run of a sweep failed
+bench.json           put there by the user: the output of `dbq bench --json`, for reports
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,103 +26,170 @@ from torch import Tensor, nn
 
 from dbq.errors import TrainingError
 from dbq.support.atomic import write_atomically
-from dbq.training.networks import FINAL
+from dbq.support.lock import only_one
 from dbq.training.processes.world import restarted_launch
-from dbq.training.recipe import MachineOptions, Recipe
+from dbq.training.recipe import MachineOptions, Recipe, load_recipe
 from dbq.training.record.checkpoint import read_checkpoint, write_checkpoint
-
-BEST = "best.safetensors"
+from dbq.training.record.provenance import Provenance
+from dbq.training.record.result import Result
 
 
 class RunDir:
-    """Reads and writes a run's files; only the first process may write."""
+    """Reads and writes the files of a run; only the first process may write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.last = path / "last.safetensors"
+        self.best = path / "best.safetensors"
+        self.final = path / "model.safetensors"
+        self._recipe = path / "recipe.toml"
+        self._provenance = path / "run.json"
+        self._metrics = path / "metrics.jsonl"
+        self._result = path / "result.json"
+        self._error = path / "error.txt"
 
     @property
-    def last(self) -> Path:
-        return self.path / "last.safetensors"
+    def is_finished(self) -> bool:
+        return self._result.exists()
 
     @property
-    def result_path(self) -> Path:
-        return self.path / "result.json"
+    def is_started(self) -> bool:
+        return self._recipe.exists()
 
-    def start(self, recipe: Recipe, facts: Mapping[str, Any]) -> None:
-        """Make the directory and say what will happen in it."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TrainingError(f"cannot make {self.path}: {error.strerror}") from None
-        write_atomically(self.path / "recipe.toml", recipe.to_toml().encode())
-        self._write_json("run.json", facts)
+    def lock(self) -> AbstractContextManager[None]:
+        """Hold the directory while training in it; LockedError if another process does."""
+        return only_one(self.path / "lock", wait=False)
 
-    def recipe(self) -> Recipe:
-        path = self.path / "recipe.toml"
-        try:
-            return Recipe.from_toml(path.read_text(encoding="utf-8"), str(path))
-        except OSError as error:
-            raise TrainingError(f"cannot read {path}: {error.strerror}; is it a run?") from None
+    def start(self, recipe: Recipe, provenance: Provenance) -> None:
+        """State what is going to happen in the directory, which `lock` has made."""
+        write_atomically(self._recipe, recipe.to_toml().encode())
+        _write_json(self._provenance, asdict(provenance))
 
-    def look(self, recipe: Recipe, resume: bool) -> dict[str, Any] | None:
+    def recipe(self, overrides: Sequence[str] = ()) -> Recipe:
+        """The recipe that the run was started with; `overrides` are "section.key=value"."""
+        if not self.is_started:
+            raise TrainingError(f"{self._recipe}: no such file; expected a run of dbq train")
+        return load_recipe(self._recipe, overrides)
+
+    def look(self, recipe: Recipe, resume: bool) -> Result | None:
         """Check the directory before anything is written; the result, if the run is finished."""
-        if not (self.result_path.exists() or self.last.exists()):
+        if not (self.is_finished or self.last.exists()):
             return None
-        if not resume and not self._begun_by_this_launch():
+        if not resume and not self._started_by_this_launch():
             raise TrainingError(
-                f"{self.path} holds a run already: go on with --resume, or choose another --out"
+                f"{self.path} already holds a run: continue it with --resume, or choose another --out"
             )
         before = self.recipe()
         if _essence(before) != _essence(recipe):
             raise TrainingError(
-                f"{self.path} was begun with another recipe ({_difference(before, recipe)}): "
+                f"{self.path} was started with another recipe ({_difference(before, recipe)}): "
                 "resume with the same one, or choose another --out"
             )
-        return self._read_json("result.json") if self.result_path.exists() else None
+        return self.result() if self.is_finished else None
 
-    def _begun_by_this_launch(self) -> bool:
-        """True if torchrun began this run, and now starts it again after a process died."""
+    def _started_by_this_launch(self) -> bool:
+        """True if torchrun started this run and now restarts it because a process died."""
         now = restarted_launch()
-        return now is not None and self._read_json("run.json").get("launch") == now
+        return now is not None and _read_json(self._provenance).get("launch") == now
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What the last checkpoint holds, if there is one."""
+        """Tensors and metadata of the last checkpoint, if there is one."""
         if not self.last.exists():
             return None
-        tensors, facts = read_checkpoint(self.last)
-        if "position" not in facts:
-            raise TrainingError(f"{self.last}: no checkpoint of a run; delete it, or train again")
-        return tensors, facts
-
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        self._write_json("result.json", result)
-
-    def _write_json(self, name: str, data: Mapping[str, Any]) -> None:
-        write_atomically(self.path / name, (json.dumps(data, indent=1) + "\n").encode())
-
-    def _read_json(self, name: str) -> dict[str, Any]:
-        path = self.path / name
-        try:
-            data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        tensors, metadata = read_checkpoint(self.last)
+        if "position" not in metadata:
             raise TrainingError(
-                f"cannot read {path} ({type(error).__name__}); delete it and resume"
-            ) from None
-        return data
+                f"{self.last} is not a checkpoint of a run; delete it, or train again"
+            )
+        return tensors, metadata
+
+    def result(self) -> Result:
+        """What the finished run came to."""
+        return Result.from_json(_read_json(self._result), str(self._result))
+
+    def write_result(self, result: Result) -> None:
+        _write_json(self._result, result.to_json())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """A row for each epoch so far."""
+        try:
+            lines = self._metrics.read_text(encoding="utf-8").splitlines()
+            return [json.loads(line) for line in lines]
+        except (OSError, ValueError) as error:
+            raise TrainingError(f"cannot read {self._metrics} ({type(error).__name__})") from None
+
+    @property
+    def epochs_done(self) -> int:
+        """How many epochs are over, whether the run is finished or not."""
+        return self._metrics.read_bytes().count(b"\n") if self._metrics.exists() else 0
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        """All lines anew: an epoch repeated after a crash must not be there twice."""
+        """Replace all lines: an epoch repeated after a crash must not appear twice."""
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(self.path / "metrics.jsonl", text.encode())
+        write_atomically(self._metrics, text.encode())
 
-    def write_network(self, name: str, model: nn.Module, recipe: Recipe, **facts: Any) -> None:
-        """A network with its recipe, so that the file can be used alone."""
-        state: dict[str, Tensor] = model.state_dict()
-        write_checkpoint(self.path / name, state, {"recipe": recipe.to_toml(), **facts})
+    def bench(self) -> dict[str, Any] | None:
+        """Measured times of the exported network, if the user put them there."""
+        path = self.path / "bench.json"
+        return _read_json(path) if path.exists() else None
+
+    def error(self) -> str:
+        """Why the last attempt at an unfinished run failed; empty if it did not."""
+        if self.is_finished or not self._error.exists():
+            return ""
+        return self._error.read_text(encoding="utf-8").partition("\n")[0]
+
+    def write_error(self, text: str) -> None:
+        """Note a failure: its first line is what `error` returns."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._error, (text + "\n").encode())
+
+    def clear_error(self) -> None:
+        self._error.unlink(missing_ok=True)
+
+
+def write_network(path: Path, model: nn.Module, recipe: Recipe, **metadata: Any) -> None:
+    """A network with its recipe, so that the file can be used alone."""
+    state: dict[str, Tensor] = model.state_dict()
+    write_checkpoint(path, state, {"recipe": recipe.to_toml(), **metadata})
+
+
+def read_network(path: Path) -> tuple[dict[str, Tensor], Recipe, dict[str, Any]]:
+    """State dict, recipe and metadata of a file of `write_network`, or of a finished run."""
+    if path.is_dir():
+        run = RunDir(path)
+        if not run.final.exists() and run.best.exists():
+            raise TrainingError(
+                f"{path} holds a run that is not finished: continue it with dbq train --resume, or "
+                f"give {run.best}"
+            )
+        path = run.final
+    tensors, metadata = read_checkpoint(path)
+    if "recipe" not in metadata:
+        raise TrainingError(f"{path} holds no recipe; expected a network written by dbq train")
+    return tensors, Recipe.from_toml(metadata["recipe"], f"{path}: recipe"), metadata
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TrainingError(
+            f"cannot read {path}: no such file; expected a finished run of dbq train"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"cannot read {path} ({type(error).__name__}); delete it and resume the run"
+        ) from None
+    return data
 
 
 def _essence(recipe: Recipe) -> Recipe:
-    """What decides the outcome: not how it is computed, nor where the data lies today."""
+    """What decides the outcome: not how it is computed, nor where the data is today."""
     data = replace(recipe.data, directory="", workers=0)
     return replace(recipe, machine=MachineOptions(), data=data)
 
@@ -135,20 +206,3 @@ def _difference(before: Recipe, now: Recipe) -> str:
             return f"{key}.{inner} = {a[inner]!r} there, {b[inner]!r} now"
         return f"{key} = {a!r} there, {b!r} now"
     raise AssertionError("the recipes are the same")
-
-
-def read_network(path: Path) -> tuple[dict[str, Tensor], Recipe, dict[str, Any]]:
-    """State dict, recipe and facts of a network written by `RunDir.write_network`."""
-    if path.is_dir():
-        if not (path / FINAL).exists() and (path / BEST).exists():
-            raise TrainingError(
-                f"{path} holds a run that is not finished: go on with dbq train --resume, or give "
-                f"{path / BEST}"
-            )
-        path = path / FINAL
-    tensors, facts = read_checkpoint(path)
-    if "recipe" not in facts:
-        raise TrainingError(
-            f"{path} holds no recipe; expected {FINAL} or {BEST} of a run of dbq train"
-        )
-    return tensors, Recipe.from_toml(facts["recipe"], f"{path}: recipe"), facts

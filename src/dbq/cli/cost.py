@@ -1,0 +1,120 @@
+"""`dbq cost` and `dbq tables`: parsing and printing only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dbq.cli.options import JsonOption
+from dbq.cli.terminal import print_json
+from dbq.plans.shipped import PLANS
+
+
+class By(StrEnum):
+    """What the rows of the cost table are."""
+
+    layer = "layer"
+    role = "role"
+    ops = "ops"
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Names of networks, for shell completion."""
+    from dbq.networks.table import MODELS
+
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def complete_plan(incomplete: str) -> list[str]:
+    """Names of plans, for shell completion."""
+    return [name for name in PLANS if name.startswith(incomplete)]
+
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="Name of a network.", autocompletion=complete_model)
+]
+PlanOption = Annotated[
+    str,
+    typer.Option(help="Name of a plan, or path of a .toml file.", autocompletion=complete_plan),
+]
+
+
+def cost(
+    model: ModelArgument,
+    plan: PlanOption = "fp",
+    width: Annotated[float, typer.Option(help="Width multiplier.")] = 1.0,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes; the network's own if not given.")
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Side of the image; the network's own if not given.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Float weights, .safetensors or .pth: their zeros make C_S.")
+    ] = None,
+    fold_bn: Annotated[
+        bool, typer.Option("--fold-bn", help="Fold batch norms into the layers before them.")
+    ] = False,
+    by: Annotated[By, typer.Option(help="A row for each layer, role, or kind of operation.")] = (
+        By.role
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """What one inference costs: C_C, C_S, C_R and C_M of the paper.
+
+    \b
+    C_C  1-bit full adders          C_S  the same, skipping zero weights
+    C_R  bits of weights and inputs C_M  bits of the model alone
+
+    \b
+    Examples:
+      dbq cost mobilenet_v1
+      dbq cost mobilenet_v1 --plan dbq-2t-4 --by layer
+      dbq cost resnet20 --plan resnet-2t --weights resnet20.safetensors
+      dbq cost mobilenet_v1 --width 0.25 --classes 2 --by ops --json
+    """
+    import torch
+
+    from dbq.costs.rules import cost as cost_of
+    from dbq.model.preparation import prepare
+    from dbq.networks.table import create_model, input_size
+    from dbq.plans.shipped import load_plan
+
+    chosen = load_plan(plan)
+    network = create_model(model, num_classes=classes, width=width, weights=weights)
+    side = size or input_size(model)
+    image = torch.zeros(1, 3, side, side)
+    prepare(network, chosen, image)
+    result = cost_of(network, image, fold_bn=fold_bn)
+    if weights is None and not chosen.is_float:
+        result = replace(result, note="zeros and C_S are those of untrained, random weights")
+    if as_json:
+        options = {"width": width, "classes": classes, "size": side, "fold_bn": fold_bn}
+        print_json({"model": model, "plan": chosen.name, **options, **result.to_json()})
+        return
+    folded = ", batch norm folded" if fold_bn else ""
+    typer.echo(f"{model}, width {width:g}, {side}x{side}, plan {chosen.name}{folded}")
+    typer.echo(result.table(by.value))
+
+
+def tables(as_json: JsonOption = False) -> None:
+    """The complexity tables of the paper: each printed figure, then ours.
+
+    \b
+    Examples:
+      dbq tables
+      dbq tables --json
+    """
+    from dbq.experiments.paper.tables import paper_tables
+
+    found = paper_tables()
+    if as_json:
+        print_json({"tables": [table.to_json() for table in found]})
+        return
+    typer.echo("\n\n".join(str(table) for table in found))
+    typer.echo("\n✓ ours rounds to the printed figure, ≠ it does not; - cannot be or need not be")
+    typer.echo("computed; / not given in the paper. Accuracies are the paper's.")
