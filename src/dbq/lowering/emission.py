@@ -89,8 +89,9 @@ def emit(name: str, output: Value, facts: dict[str, Any]) -> Emitted:
         )
     first = _Demand()
     first.request(Reading(output, FLOAT))
-    grids = Counter(value for value, r in first.tensors if not value.inputs and r != WIDE)
-    demand = _Demand(frozenset(v for v, count in grids.items() if count > MOST_COPIES))
+    grids = Counter(value for value, r in first.tensors if isinstance(r, Grid))
+    many = (value for value, count in grids.items() if count > MOST_COPIES)
+    demand = _Demand(frozenset(value for value in many if not isinstance(value, Image)))
     demand.request(Reading(output, FLOAT))
     return _assemble(name, demand, facts)
 

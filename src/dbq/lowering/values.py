@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
 
 class Step(ABC):
-    """An operation to be: what it reads, and when it runs. What it writes depends on its readers."""
+    """A future operation: what it reads, and when it runs. What it writes depends on its readers."""
 
     name: str
     order: float  # operations run in this order
@@ -146,7 +146,7 @@ NO_CLAMP = Clamp()
 class Sums(Step):
     """An operation that makes integer sums; what it writes are `Affine` values.
 
-    `factors` lists the inputs of which each sum adds products: one for a convolution's branches.
+    `factors` lists, for each sum, the inputs whose codes it multiplies: their scales are its unit.
     """
 
     name: str
@@ -212,7 +212,7 @@ class Selection(Value):
     name: str
     order: float
     shape: Shape
-    inputs: Sequence[Value] = field()  # not the default of Value
+    inputs: Sequence[Value] = field()  # without the default of Value
     make: Callable[[list[int], int], Operation]
     node: str | None = None
 
@@ -223,7 +223,7 @@ class Selection(Value):
         return _Move(self, representation)
 
     def clamped(self, clamp: Clamp, name: str) -> Selection:
-        """Choosing and clamping commute, so its inputs are clamped."""
+        """Choosing and clamping commute, so its inputs are clamped; every clamp keeps planes of zeros."""
         inputs = [value.clamped(clamp, name) for value in self.inputs]
         return Selection(self.name, self.order, self.shape, inputs, self.make)
 
@@ -259,7 +259,7 @@ def pick(
 
 
 def largest_of(value: Value, window: Window, size: Pair, name: str, order: int) -> Selection:
-    """Max pooling to `size` pixels. It keeps the order of codes, so any grid will do."""
+    """Max pooling to `size` pixels. Codes are in the order of their values on any grid."""
     shape = Shape(value.shape.channels, *size)
     return Selection(
         name,
