@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -28,6 +29,7 @@ from tests.runs import (
     wait_for_checkpoint,
 )
 
+pytestmark = pytest.mark.process
 SYNC = ("--set", "machine.sync_bn=true", "--set", "machine.checkpoint_minutes=0")
 EPSILON = torch.finfo(torch.float32).eps
 

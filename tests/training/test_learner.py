@@ -146,9 +146,7 @@ def test_state_brings_back_everything_the_next_step_needs(tmp_path: Path) -> Non
     for key, value in learner.state().items():
         assert torch.equal(fresh.state()[key], value), key
     del state["model.0.weight"]
-    with pytest.raises(
-        WeightsError, match=r'the checkpoint does not fit Sequential: .*"0\.weight"'
-    ):
+    with pytest.raises(WeightsError, match=r'"0\.weight"'):
         fresh.load_state(state)
 
 
@@ -174,13 +172,13 @@ def test_a_loss_that_is_no_number_names_the_layer() -> None:
     stop_if_broken(model, "epoch 1")
     with torch.no_grad():
         model[3].weight[0, 0] = float("nan")
-    with pytest.raises(TrainingError, match=r"3\.weight is not finite at epoch 1"):
+    with pytest.raises(TrainingError, match=r"3\.weight"):
         stop_if_broken(model, "epoch 1")
-    with pytest.raises(TrainingError, match=r"the loss is nan: 3\.weight is not finite"):
+    with pytest.raises(TrainingError, match=r"3\.weight"):
         Learner(recipe(), model, None, CPU).step(BATCH, 0)
     model = network()
     model[4] = Explosive()
-    with pytest.raises(TrainingError, match="first not finite is the output of 4"):
+    with pytest.raises(TrainingError, match=r"\b4\b"):
         Learner(recipe(), model, None, CPU).step(BATCH, 0)
     assert all(torch.isfinite(p).all() for p in model.parameters()), "stopped before the update"
 
@@ -196,19 +194,19 @@ def test_more_parts_than_images() -> None:
 def test_distillation_needs_a_teacher(tmp_path: Path) -> None:
     quantized = tmp_path / "quantized.safetensors"
     save_file(network().state_dict(), quantized)
-    with pytest.raises(RecipeError, match=r"is a quantized network.*extra\.teacher=FILE"):
+    with pytest.raises(RecipeError, match=r"extra\.teacher"):
         teacher_network(recipe("extra.distill=0.5", f"model.weights={quantized}"), classes=4)
-    with pytest.raises(RecipeError, match=r"extra\.distill needs a trained float network"):
+    with pytest.raises(RecipeError, match=r"extra\.distill"):
         teacher_network(recipe("extra.distill=0.5"), classes=10)
 
 
 def test_devices() -> None:
     assert choose_device("auto").type in ("cpu", "cuda")
     for wrong in ("abacus", "meta", "cpu:", "cuda:x"):
-        with pytest.raises(RecipeError, match="expected auto, cpu, cuda or cuda:N"):
+        with pytest.raises(RecipeError, match=r"machine\.device"):
             choose_device(wrong)
     if not torch.cuda.is_available():
-        with pytest.raises(RecipeError, match="torch sees 0 GPUs"):
+        with pytest.raises(RecipeError, match=r"machine\.device"):
             choose_device("cuda")
 
 
@@ -229,7 +227,7 @@ def test_a_limit_on_size_is_part_of_the_loss() -> None:
         return sum(n * bits for n, bits in layers) / sum(n for n, _ in layers)
 
     assert mean_bits("extra.size=3", "extra.size_penalty=0.5") <= 3.0 < mean_bits() == 4.0
-    with pytest.raises(RecipeError, match="choose the method mixed"):
+    with pytest.raises(RecipeError, match=r"extra\.size"):
         Learner(recipe("extra.size=3"), network(), None, CPU)
 
 

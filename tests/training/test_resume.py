@@ -30,6 +30,7 @@ from tests.runs import (
 
 from .test_shipped_recipes import make_imagenet
 
+pytestmark = pytest.mark.process
 EVERY_STEP = "machine.checkpoint_minutes=0"
 LONG = ("--set", "train.epochs=3", "--set", EVERY_STEP)  # 9 steps, a checkpoint after each
 

@@ -144,7 +144,7 @@ def test_two_steps(
     if recipe.quantize.calibrate:
         reestimate(model, train_split, 8, recipe.train.seed, CPU.device)
     learner = Learner(recipe, model, teacher_network(recipe, classes), CPU)
-    assert (learner.hotness is not None) == any(
+    assert (learner.temperature is not None) == any(
         rule.weight.is_branched for rule in (recipe.plan.default, *recipe.plan.roles.values())
     )
     before = {key: value.clone() for key, value in model.named_parameters()}
@@ -173,7 +173,7 @@ def test_a_whole_run_on_photographs(
     recipe = shrunk(name, data, *short, "data.workers=1")
     result = train(recipe, tmp_path / "run")
     splits = {"imagenet": ("val", 2), "visual_wake_words": ("minival (official ids)", 4)}
-    assert (result["test"]["split"], result["test"]["images"]) == splits[recipe.data.name]
+    assert (result.test.split, result.test.images) == splits[recipe.data.name]
 
 
 def test_a_damaged_photograph_is_reported_and_left_out(

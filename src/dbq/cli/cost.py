@@ -64,7 +64,7 @@ def cost(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """What one inference costs: C_C, C_S, C_R and C_M of the paper.
+    """Count what one inference costs: C_C, C_S, C_R and C_M of the paper.
 
     \b
     C_C  1-bit full adders          C_S  the same, skipping zero weights
@@ -102,7 +102,7 @@ def cost(
 
 
 def tables(as_json: JsonOption = False) -> None:
-    """The complexity tables of the paper: each printed figure, then ours.
+    """Print the complexity tables of the paper: each printed figure, then ours.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`dbq data`: what data sets there are, getting one, and looking at every image of it."""
+"""`dbq data`: parsing and printing only."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NameArgument = Annotated[
     str, typer.Argument(help="Name of a data set.", autocompletion=complete_data)
 ]
 DirectoryArgument = Annotated[
-    Path | None, typer.Argument(metavar="DIR", help="Where its files are, or shall be.")
+    Path | None, typer.Argument(metavar="DIR", help="Where its files are, or will be put.")
 ]
 
 
 @data_app.command("list")
 def list_data(as_json: JsonOption = False) -> None:
-    """What data sets there are, and which files they need.
+    """List the data sets, and the files they need.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def list_data(as_json: JsonOption = False) -> None:
 def prepare(
     name: NameArgument, directory: DirectoryArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Get the files of a data set, or say what to fetch by hand and where to put it.
+    """Download the files of a data set, or explain what to get by hand and where to put it.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def check(
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every image: how many of which class, damaged files, one checksum over everything.
+    """Read every image: counts by class, damaged files, and a checksum over everything.
 
     Exit status 1 if an image cannot be read or a class has none.
 

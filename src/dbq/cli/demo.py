@@ -15,7 +15,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Directory for the three runs.")] = Path("runs/demo"),
     as_json: JsonOption = False,
 ) -> None:
-    """The whole story in a minute or two, on real data that needs no download.
+    """Train, quantize, export and compare in a minute or two, on real data without a download.
 
     Trains a small MobileNetV1 on scikit-learn's handwritten digits, quantizes it with one and with
     two ternary branches, fine-tunes each, and prints accuracies and costs.

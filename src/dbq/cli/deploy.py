@@ -28,9 +28,9 @@ def export(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """A trained network as one small file that runs without Python.
+    """Write a trained network as one small file that runs without Python.
 
-    The integer program is compared with the network on test images (noise where there are none).
+    The integer program is compared with the network on test images, or on noise if there are none.
 
     \b
     Examples:
@@ -61,11 +61,11 @@ def export(
 def inspect(
     file: FileArgument,
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="What runs here, instead of what is in the file.")
+        bool, typer.Option("--kernels", help="Show the kernels that run on this machine instead.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What is inside a .dbq file: layers, precisions, sizes, sparsity; or the kernels that run them.
+    """Show the layers of a .dbq file, their precision, size and sparsity; or the kernels that run them.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Classify images with a .dbq file.
 
-    An image of another size is scaled and its centre cropped, as in the test of the network's data set.
+    Images of another size are scaled and cropped at the centre, as in the test of the data set.
 
     \b
     Examples:
@@ -124,7 +124,7 @@ def run(
 
 
 def _resize_length(facts: dict[str, Any], side: int) -> int:
-    """What `read_image` takes; 0 if the file does not say. It may come from anyone, so is checked."""
+    """The length that `read_image` takes, 0 if the file has none. Files are untrusted: check it."""
     length = facts.get("resize_length", 0)
     if type(length) is not int or not (length == 0 or side <= length <= 4 * side):
         raise FileFormatError(
@@ -140,7 +140,7 @@ def bench(
     batch: Annotated[int, typer.Option(min=1, help="Images in a call.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """How fast a .dbq file runs here: median time of a call, and the time of each layer.
+    """Measure how fast a .dbq file runs on this machine: whole calls, and each layer.
 
     \b
     Examples:

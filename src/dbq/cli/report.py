@@ -19,10 +19,10 @@ def report(
     title: Annotated[str, typer.Option(help="Its title.")] = "dbq report",
     as_json: JsonOption = False,
 ) -> None:
-    """One page about one run or many: accuracy, costs, layers, levels, pictures.
+    """Write one page about one or more runs: accuracy, costs, layers, levels, charts.
 
-    It is a single file that opens from disk, in any browser, without a network. Put the output of
-    `dbq bench --json` into a run's directory as bench.json and it is in the page too.
+    It is a single file that opens from disk in any browser, without network access. To include
+    measured times, save the output of `dbq bench --json` as bench.json in a run's directory.
 
     \b
     Examples:
@@ -48,10 +48,10 @@ def paper(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every table and figure of the paper, ours beside the printed numbers.
+    """Write every table and figure of the paper, our numbers beside the printed ones.
 
-    Tables need no run. Accuracies of runs by the paper's plans stand beside the paper's. The figures of
-    a trained kernel, its clip and the scale ratios are of the first run that has them.
+    Tables need no run. Runs with a plan of the paper add their accuracies to its tables. The figures
+    of a trained kernel, its clip and the scale ratios show the first run that has them.
 
     \b
     Examples:

@@ -161,15 +161,9 @@ def group(row: Row) -> str:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over rows. C_C and C_S in full adders, C_R and C_M in bits."""
+    """Sums over rows. C_C and C_S in full adders, C_R and C_M in bits: the paper's four METRICS."""
 
-    METRICS: ClassVar[tuple[str, ...]] = (
-        "C_C",
-        "C_S",
-        "C_R",
-        "C_M",
-    )  # the paper's four, in its order
-
+    METRICS: ClassVar[tuple[str, ...]] = ("C_C", "C_S", "C_R", "C_M")
     C_C: int
     C_S: float
     C_R: int
@@ -191,7 +185,6 @@ class Totals:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The paper's four by name."""
         return {name: getattr(self, name) for name in self.METRICS}
 
 

@@ -33,7 +33,7 @@ def program_of_run(path: Path, data: str = "") -> Program:
     model, recipe, metadata = saved_network(path)
     if recipe.plan.is_float:
         raise LoweringError(
-            f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4 first"
+            f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4"
         )
     recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
     examples, classes = _examples(recipe)
@@ -55,7 +55,7 @@ def program_of_run(path: Path, data: str = "") -> Program:
 
 
 def _examples(recipe: Recipe) -> tuple[Tensor, list[str]]:
-    """Inputs to compare on, and the names of the classes if the data set is here."""
+    """Inputs to compare on, and the names of the classes if the data set is available."""
     try:
         _, test = load_data(recipe.data)
     except DataError:
@@ -71,7 +71,7 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
         facts = net.facts
         if facts.get("data") not in DATASETS:
             raise DataError(
-                f"{path} does not say which data set it is for; expected a file of `dbq export RUN`"
+                f"{path} does not name its data set; expected a file written by `dbq export RUN`"
             )
         options = DataOptions(facts["data"], data, image_size=net.input_shape[0])
         _, test = load_data(options)

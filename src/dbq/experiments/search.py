@@ -1,4 +1,4 @@
-"""Search: the bits of each layer of a recipe's network, under a budget."""
+"""Searching the number of bits of each layer of a recipe's network, under a budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dbq.training.recipe import Recipe
 def search_bits(recipe: Recipe, images: int, budget: float, metric: str, plan: str) -> Plan:
     """`dbq.search_plan` on a recipe's float network and some of its training images."""
     if not recipe.plan.is_float:
-        raise RecipeError(f"recipe {recipe.name} is of a quantized network; the search needs float")
+        raise RecipeError(
+            f"recipe {recipe.name} trains a quantized network; the search needs a float one"
+        )
     train_split, test_split = load_data(recipe.data, torch.device("cpu"))
     model = quantized_network(recipe, len(test_split.classes))
     chosen, draw = some_images(train_split, images, recipe.train.seed)

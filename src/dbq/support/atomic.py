@@ -1,4 +1,4 @@
-"""Files that are at every moment either the old one or the new one, whole."""
+"""Atomic file writes: at any moment a file is either the old one or the new one, complete."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise DiskError(
-            f"cannot write {path}: {error.strerror}; what was there before is untouched"
+            f"cannot write {path}: {error.strerror}; the previous file is untouched"
         ) from None
 
 
 def _sync_directory(directory: Path) -> None:
-    """Force a rename to disk; some file systems cannot, and then it is as safe as they are."""
+    """Force a rename to disk, on file systems that support it."""
     try:
         handle = os.open(directory, os.O_RDONLY)
     except OSError:

@@ -1,8 +1,8 @@
-"""Memory: keep what was freed.
+"""Keeping freed memory in the process.
 
-glibc gives large blocks back to the system as soon as they are freed, and the next training step gets
-them anew, page fault by page fault: on a CPU that can take as long as the arithmetic, and it varies from
-step to step.
+glibc returns large blocks to the system as soon as they are freed, and the next training step has to get
+them again, page fault by page fault. On a CPU that can take as long as the arithmetic, and it varies
+from step to step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
 def keep_freed_memory() -> bool:
     """Let this process keep the memory it frees; for programs that train, not for libraries.
 
-    True if the C library took the settings; False, and nothing done, where it is not glibc.
+    Returns True if the C library accepted the settings, False (and does nothing) if it is not glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -1,4 +1,4 @@
-"""evaluate: top-1 and top-5 of the hard network on a whole split."""
+"""Top-1 and top-5 of the hard network on a whole split."""
 
 from __future__ import annotations
 

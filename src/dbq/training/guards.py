@@ -1,4 +1,4 @@
-"""Guards: numbers that stopped being numbers, and kernels that quantize to nothing, by layer name."""
+"""Guards: parameters or losses that are not finite, and kernels that quantize to zero, by layer name."""
 
 from __future__ import annotations
 
@@ -11,33 +11,37 @@ from torch import Tensor, nn
 from dbq.errors import TrainingError
 from dbq.quantizers.frozen import Branches
 
-ADVICE = "lower train.rate and train again, or look at what that layer was given"
+ADVICE = "lower train.rate and train again, or check the input of that layer"
 
 
 def stop_if_broken(model: nn.Module, where: str) -> None:
-    """Raise if a parameter is NaN or infinite, naming the first that is."""
+    """Raise if a parameter is NaN or infinite; the error names the first."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             raise TrainingError(f"{name} is not finite at {where}; {ADVICE}")
 
 
 def explain_loss(model: nn.Module, images: Tensor, loss: float) -> TrainingError:
-    """Why the loss is no number: the parameter that is none, or the layer that makes one of none."""
+    """Explain a non-finite loss: name the first parameter, or else output, that is not finite."""
     try:
         stop_if_broken(model, "the last step")
     except TrainingError as broken:
         return TrainingError(f"the loss is {loss}: {broken}")
-    layer = _first_bad_output(model, images) or "the loss itself: look at the images and labels"
-    return TrainingError(f"the loss is {loss}, and what is first not finite is {layer}; {ADVICE}")
+    layer = _first_bad_output(model, images)
+    if layer is None:
+        return TrainingError(
+            f"the loss is {loss}, yet all layers are finite; check images and labels"
+        )
+    return TrainingError(f"the loss is {loss}: the output of {layer} is not finite; {ADVICE}")
 
 
 @torch.no_grad()
 def _first_bad_output(model: nn.Module, images: Tensor) -> str | None:
-    found: list[str] = []
+    bad: list[str] = []
 
     def look(name: str, output: Any) -> None:
         if isinstance(output, Tensor) and not torch.isfinite(output).all():
-            found.append(f"the output of {name}")
+            bad.append(name)
 
     hooks = [
         module.register_forward_hook(lambda _, __, output, name=name: look(name, output))
@@ -49,21 +53,18 @@ def _first_bad_output(model: nn.Module, images: Tensor) -> str | None:
     finally:
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return bad[0] if bad else None
 
 
 def dead_kernels(layers: Mapping[str, Branches]) -> dict[str, int]:
-    """How many kernels of each layer have no weight left but zero; layers without are left out.
+    """How many kernels of each layer have only zero weights; layers without any are left out.
 
     >>> codes, scales = torch.zeros(1, 2, 3, dtype=torch.int8), torch.ones(2, 1)
     >>> codes[0, 1] = 1
     >>> dead_kernels({"conv": Branches(codes, scales)})
     {'conv': 1}
     """
-    found = {}
-    for name, layer in layers.items():
-        kernels = layer.weight.flatten(1)
-        dead = int((kernels == 0).all(dim=1).sum())
-        if dead:
-            found[name] = dead
-    return found
+    counts = {
+        name: int((layer.weight.flatten(1) == 0).all(dim=1).sum()) for name, layer in layers.items()
+    }
+    return {name: count for name, count in counts.items() if count}

@@ -1,8 +1,8 @@
 """Learner: a network, its optimizer, and one step of training.
 
 It knows how a step is computed (processes, precision, accumulation, distillation, averaging) and what
-has to be saved for the next step to come out the same, bit for bit. It knows nothing of epochs, files or
-the terminal. All randomness of a step comes from (seed, step, rank), so there is no generator to save.
+must be saved so that the next step is the same, bit for bit. It knows nothing about epochs, files or the
+terminal. All randomness of a step comes from (seed, step, rank), so there is no generator to save.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Learner:
-    """Call `move_to(epoch)` and `step(batch, number)`; read `network` for the result."""
+    """Call `move_to(epoch)`, then `step(batch, number)`; `network` is the result."""
 
     def __init__(
         self, recipe: Recipe, model: nn.Module, teacher: nn.Module | None, world: World
@@ -51,15 +51,17 @@ class Learner:
                 network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if machine.sync_bn:
             synchronise_batch_norms(model)
-        self.watchful = world.device.type == "cpu"  # a GPU would have to be waited for
+        self.checks_loss = (
+            world.device.type == "cpu"
+        )  # on a GPU, looking at it would stall every step
         self.average = _moving_average(model, recipe.extra.ema) if recipe.extra.ema else None
         if recipe.extra.size:
-            self._oversize()  # is there anything to limit?
+            self._oversize()  # raises if there is nothing to limit
         groups = param_groups(model, train.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=train.rate, momentum=train.momentum)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=machine.precision == "fp16")
         options = recipe.temperature
-        self.temperature = (
+        self.schedule = (
             TemperatureSchedule(model, options.start, options.increment)
             if soft_quantizers(model)
             else None
@@ -88,18 +90,18 @@ class Learner:
         return float(self.optimizer.param_groups[0]["lr"])
 
     @property
-    def hotness(self) -> float | None:
-        """The temperature of the soft steps; None if there are none."""
-        return self.temperature.temperature if self.temperature else None
+    def temperature(self) -> float | None:
+        """The temperature of the soft quantizers; None if there are none."""
+        return self.schedule.temperature if self.schedule else None
 
     def move_to(self, epoch: float, resolution: float) -> None:
-        """Set learning rate, temperature and progress for a moment of the run; see `cosine_rate`."""
+        """Set learning rate, temperature and progress for a point in the run; see `cosine_rate`."""
         train = self.recipe.train
         rate = cosine_rate(epoch, train.epochs, train.rate, train.warmup, resolution)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        if self.temperature:
-            self.temperature.move_to(epoch)
+        if self.schedule:
+            self.schedule.move_to(epoch)
         tell_progress(self.quantizers, epoch / train.epochs)
 
     def step(self, batch: Batch, number: int) -> Tensor:
@@ -107,7 +109,7 @@ class Learner:
         torch.manual_seed(derive(self.recipe.train.seed, "step", number, self.world.rank))
         self.model.train()
         images, labels = self._on_device(batch)
-        count = min(self.recipe.train.accumulate, len(labels))  # a part of none has no mean
+        count = min(self.recipe.train.accumulate, len(labels))  # an empty part has no mean
         parts = list(zip(
             images.tensor_split(count),
             labels.tensor_split(count),
@@ -117,7 +119,7 @@ class Learner:
         for i, (x, y) in enumerate(parts):
             with self._gradients_stay_here(unless=i + 1 == len(parts)):
                 loss, logits = self._loss(x, y)
-                if self.watchful and not torch.isfinite(loss):
+                if self.checks_loss and not torch.isfinite(loss):
                     raise explain_loss(self.model, x, float(loss.detach()))
                 self.scaler.scale(loss * (len(y) / len(labels))).backward()  # type: ignore[no-untyped-call]
             right = (logits.argmax(1) == y).sum()
@@ -140,15 +142,15 @@ class Learner:
         with torch.autocast(self.world.device.type, dtype=half, enabled=half is not None):
             if self.teacher is not None:
                 with torch.no_grad():
-                    lesson = self.teacher(x)
+                    teacher_logits = self.teacher(x)
             logits = self._forward(x).float()
         loss = F.cross_entropy(logits, y, label_smoothing=extra.label_smoothing)
         if self.teacher is not None:
-            blur = extra.distill_temperature
-            soft_labels = (lesson.float() / blur).softmax(1)
-            # times blur^2: gradients of the two terms then have the same size (Hinton 2015)
-            imitation = F.cross_entropy(logits / blur, soft_labels) * blur**2
-            loss = (1 - extra.distill) * loss + extra.distill * imitation
+            T = extra.distill_temperature
+            soft_labels = (teacher_logits.float() / T).softmax(1)
+            # times T^2: gradients of the two terms then have the same size (Hinton 2015)
+            distillation = F.cross_entropy(logits / T, soft_labels) * T**2
+            loss = (1 - extra.distill) * loss + extra.distill * distillation
         if extra.size:
             loss = loss + extra.size_penalty * self._oversize()
         return loss, logits
@@ -175,11 +177,11 @@ class Learner:
         return logits
 
     def _gradients_stay_here(self, unless: bool) -> AbstractContextManager[Any]:
-        """Only the last part of an accumulated batch is worth a message to the other processes."""
+        """Gradients of an accumulated batch are exchanged once, with its last part."""
         return nullcontext() if unless or self.parallel is None else self.parallel.no_sync()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor that the next step depends on."""
+        """All tensors that the next step depends on."""
         tensors = {f"model.{key}": value for key, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             momentum = self.optimizer.state.get(parameter, {}).get("momentum_buffer")
@@ -189,12 +191,12 @@ class Learner:
             average = self.average.state_dict()
             tensors |= {f"average.{key}": value for key, value in average.items()}
         for key, value in self.scaler.state_dict().items():
-            whole = isinstance(value, int)  # torch insists on the type when it is given back
+            whole = isinstance(value, int)  # torch insists on getting the same type back
             tensors[f"scaler.{key}"] = torch.tensor(value, dtype=None if whole else torch.double)
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         put_state(self.model, _under("model.", tensors), "the checkpoint")
         if self.average is not None:
             put_state(self.average, _under("average.", tensors), "the checkpoint")

@@ -1,8 +1,8 @@
-"""Who sees which sample when: pure functions of the seed.
+"""Which process sees which sample in which step: pure functions of the seed.
 
-The order of an epoch is drawn once for all processes, cut into global batches, and each process takes
-its slice of every batch. So the gradient of a step does not depend on how many processes there are, and
-a run can be resumed by another number of them.
+The order of an epoch is drawn once for all processes and cut into global batches; each process takes
+its slice of every batch. So the gradient of a step does not depend on the number of processes, and a run
+can be resumed with a different number of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbq.errors import RecipeError
 
 
 def derive(seed: int, *what: object) -> int:
-    """A seed of its own for each purpose, from one seed.
+    """A separate seed for each purpose, from one seed.
 
     >>> derive(0, "order", 1) == derive(0, "order", 1) != derive(0, "order", 2)
     True

@@ -1,7 +1,7 @@
 """train: a recipe becomes a directory with a network, its metrics and its result.
 
-The unit of progress is the step: after any number of them the run can be saved, and a resumed run does
-the remaining steps exactly as it would have. An epoch ends with a test of the hard network.
+The unit of progress is the step: a run can be saved after any step, and a resumed run computes the
+remaining ones exactly as it would have. An epoch ends with a test of the hard network.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Run:
         at, learner, train = self.at, self.learner, self.recipe.train
         report = StepReport(
             at.epoch, train.epochs, at.step, steps, at.loss / at.images,
-            learner.rate, learner.hotness, speed, train.batch,
+            learner.rate, learner.temperature, speed, train.batch,
         )  # fmt: skip
         for watcher in self.watchers:
             watcher.step(report)
@@ -212,7 +212,7 @@ class _Run:
             "top5": score.top5,
             "test_loss": score.loss,
             "rate": learner.rate,
-            "temperature": learner.hotness,
+            "temperature": learner.temperature,
             "sparsity": {name: layer.sparsity for name, layer in layers.items()},
             "dead_kernels": dead_kernels(layers),
             "seconds": at.seconds,

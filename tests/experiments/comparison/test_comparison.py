@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 from dbq.cli.main import app
 from dbq.costs.rules import plan_cost
 from dbq.errors import RecipeError, WeightsError
+from dbq.experiments.comparison import comparison
 from dbq.experiments.comparison.comparison import Comparison, Contestant, compare, step_ratios
 from dbq.experiments.comparison.figure import draw_comparison
 from dbq.experiments.comparison.methods import ABOUT
@@ -46,8 +46,8 @@ def found(base: Recipe, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compa
 def test_each_contestant_is_an_ordinary_run(
     base: Recipe, found: tuple[Comparison, Path], tmp_path: Path
 ) -> None:
-    comparison, out = found
-    assert [entry.name for entry in comparison.entries] == ["float", "twn-1T", "lqnet-2B", "dbq-1T"]
+    before, out = found
+    assert [entry.name for entry in before.entries] == ["float", "twn-1T", "lqnet-2B", "dbq-1T"]
     by_hand = load_recipe(
         out / "lqnet-2B" / "recipe.toml",
         ["quantize.plan=resnet-2t", "quantize.method=lqnet", "quantize.precision=2B"],
@@ -59,7 +59,7 @@ def test_each_contestant_is_an_ordinary_run(
     assert mine.keys() == theirs.keys()
     assert any(".weight_quantizer." in key for key in mine)
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)
-    entry = next(e for e in comparison.entries if e.name == "lqnet-2B")
+    entry = next(e for e in before.entries if e.name == "lqnet-2B")
     assert entry.top1 == result.top1
 
 
@@ -79,14 +79,14 @@ def test_costs_are_those_of_the_precision(found: tuple[Comparison, Path]) -> Non
 def test_finished_runs_are_kept_and_methods_can_be_added(
     base: Recipe, found: tuple[Comparison, Path]
 ) -> None:
-    comparison, out = found
-    before = {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")}
+    first, out = found
+    times = {path: path.stat().st_mtime_ns for path in out.glob("*/result.json")}
     more = [Contestant.parse(name) for name in [*NAMES, "xnor"]]
     with single_thread():
         again = compare(base, more, out)
-    assert again.entries[: len(NAMES)] == comparison.entries
+    assert again.entries[: len(NAMES)] == first.entries
     assert again.entries[-1].name == "xnor-1B"
-    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
     saved = json.loads((out / "comparison.json").read_text())
     assert Comparison.from_json(saved) == again
 
@@ -98,26 +98,29 @@ def test_the_figure_names_everyone(found: tuple[Comparison, Path], tmp_path: Pat
     assert draw_comparison(found[0], tmp_path / "again.svg").read_text() == text
 
 
+class Clock:
+    """A second passes between two looks at it, and whatever is added to `now`."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        Clock.now += 1.0
+        return Clock.now
+
+
 class _Slow(FixedPointQuantizer):
-    """Fixed point that takes its time: 20 ms in each of ResNet-20's 18 branched layers."""
+    """Fixed point that takes half a second in each of ResNet-20's 18 branched layers."""
 
     def forward(self, weight: Tensor) -> Tensor:
-        time.sleep(0.02)
+        Clock.now += 0.5
         return super().forward(weight)
 
 
 def test_step_times_are_relative_to_float(base: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(quantizers.QUANTIZERS, "slow", ("fixed", _Slow))
-    contestants = [Contestant("slow", "8b"), Contestant("fixed", "8b")]
-    with single_thread():
-        ratios = step_ratios(base, contestants, rounds=2)
-        assert ratios["float"] == 1.0
-        start = time.perf_counter()
-        assert set(step_ratios(base, [], rounds=1)) == {"float"}
-        seconds = time.perf_counter() - start
-    # The pauses are 360 ms of a step; a float step is less than half of two steps and loading. Half
-    # of what this comes to is left for a machine that is busy with other things.
-    assert ratios["slow-8b"] - ratios["fixed-8b"] > 0.5 * 0.36 / (seconds / 2)
+    monkeypatch.setattr(comparison, "time", Clock())
+    ratios = step_ratios(base, [Contestant("slow", "8b"), Contestant("fixed", "8b")], rounds=2)
+    assert ratios == {"float": 1.0, "slow-8b": 1.0 + 18 * 0.5, "fixed-8b": 1.0}
 
 
 class _NotANumber(FixedPointQuantizer):
@@ -141,10 +144,10 @@ def test_a_run_that_breaks_does_not_stop_the_others(
     monkeypatch.setitem(quantizers.QUANTIZERS, "broken", ("fixed", broken))
     contestants = [Contestant("broken", "8b"), Contestant("float")]
     with single_thread():
-        comparison = compare(base, contestants, tmp_path / "out", rounds=1)
-    assert [entry.name for entry in comparison.entries] == ["float"]
-    assert comparison.failed.keys() == {"broken-8b"}
-    assert "broken-8b failed: " in str(comparison)
+        outcome = compare(base, contestants, tmp_path / "out", rounds=1)
+    assert [entry.name for entry in outcome.entries] == ["float"]
+    assert outcome.failed.keys() == {"broken-8b"}
+    assert "broken-8b failed: " in str(outcome)
 
 
 def base_file(base: Recipe, folder: Path) -> Path:

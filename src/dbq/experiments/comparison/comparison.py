@@ -1,8 +1,8 @@
-"""compare: one recipe, many methods, the same budget.
+"""Comparing methods: one recipe, the same budget.
 
-Every contestant gets the recipe's network, data, starting weights, epochs and learning rate; only the
+All contestants share the recipe's network, data, starting weights, epochs and learning rate; only the
 quantizer of the layers that the recipe's plan makes ternary differs. Each is a run of its own, so a
-comparison can be stopped, resumed, and shared among processes that are given different methods.
+comparison can be stopped and resumed, and several processes can train different methods.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RECORD = "comparison.json"
 
 @dataclass(frozen=True)
 class Contestant:
-    """A method in a size, or the float network trained on.
+    """A method at a precision, or the float network, fine-tuned.
 
     >>> Contestant.parse("lqnet:2B").name, Contestant.parse("twn").name
     ('lqnet-2B', 'twn-1T')
@@ -54,7 +54,7 @@ class Contestant:
 
     @classmethod
     def parse(cls, text: str) -> Contestant:
-        """`float`, `method:precision`, or only the method where it has just one precision."""
+        """`float`, `method:precision`, or only the method if it has just one precision."""
         method, _, precision = text.partition(":")
         if method == FLOAT and not precision:
             return cls(FLOAT)
@@ -102,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out, and under which conditions; `failed` says why a contestant has no entry."""
+    """The results and their conditions; `failed` says why a contestant has no entry."""
 
     recipe: str
     network: str
@@ -176,8 +176,8 @@ def compare(
 def step_ratios(recipe: Recipe, contestants: Sequence[Contestant], rounds: int) -> dict[str, float]:
     """Median over rounds of each contestant's step time against the float network's in that round.
 
-    All see the same batches on the same machine in one interleaved run. Freed memory is kept: the
-    time of page faults varies more than what is to be measured.
+    All take turns on the same batches. Freed memory is kept in the process: the time of page faults
+    varies more than what is measured.
     """
     keep_freed_memory()
     with joined(recipe.machine.device) as world:
@@ -216,7 +216,7 @@ def known_ratios(out: Path) -> dict[str, float]:
 
 
 def _paper(recipe: Recipe, name: str) -> float | None:
-    """The paper's accuracy of a contestant, where it has one: weights-only ResNet-20."""
+    """The paper's accuracy of a contestant, stated for weights-only ResNet-20."""
     weights_only = all(rule.input.is_float for rule in recipe.plan.rules)
     if (recipe.model.name, recipe.data.name) != ("resnet20", "cifar10") or not weights_only:
         return None

@@ -78,7 +78,7 @@ STORAGE: dict[str, tuple[str, str, str]] = {  # top-1, weights, activations
 
 
 def _resnet(label: str, top1: str, figures: tuple[str, str, str, str], plan: Plan) -> Printed:
-    """Weights in ternary branches have zeros the paper does not count out; others have none."""
+    """Weights in ternary branches have zeros, whose number is not printed; others have none."""
     ternary = plan.default.weight.kind == "ternary"
     return Printed(label, top1, figures, plan, "unknown" if ternary else "none", "resnet20")
 
@@ -159,7 +159,7 @@ _HAQ = "not recomputable: per-layer bits not published"
 def _fixed(
     label: str, top1: str, C_C: str, C_R: str, C_M: str, plan: str, fold: bool = False
 ) -> Printed:
-    """A fixed-point network of others."""
+    """A fixed-point network of other authors."""
     return Printed(label, top1, (C_C, NOT_GIVEN, C_R, C_M), PLANS[plan], fold_bn=fold)
 
 

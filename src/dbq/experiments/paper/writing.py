@@ -1,4 +1,4 @@
-"""`dbq paper`: every table and figure of the paper into a directory, ours beside the printed."""
+"""`dbq paper`: writes every table and figure of the paper, our numbers beside the printed ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS = {
     "sparsity": "Supplement, branch sparsity",
     "statements": "Ratios in the text",
 }
-DATA = {"resnet20": "cifar10"}  # which data set a table is about; the others are of ImageNet
+DATA = {"resnet20": "cifar10"}  # the data set of a table; ImageNet for the others
 
 
 def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
@@ -50,7 +50,7 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
 
 
 def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tuple[int, float]]]:
-    """By label, epochs and top-1 of the runs that did what a row of the table is about."""
+    """By label, epochs and top-1 of the runs of the network, data and plan of a row of the table."""
     found: dict[str, list[tuple[int, float]]] = {}
     source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
     for row in source.rows if source else ():

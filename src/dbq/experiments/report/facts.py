@@ -23,7 +23,7 @@ from dbq.training.record.rundir import RunDir
 from dbq.training.record.saved import saved_network
 
 METRICS = Totals.METRICS
-KERNELS = 8  # of each layer, evenly spaced, whose weights a page shows
+KERNELS = 8  # how many of each layer a page shows, evenly spaced
 BINS = 48
 MOST_LEVELS = 32  # with more, the steps could not be told apart in a chart
 CURVES = ("epoch", "loss", "soft_top1", "top1", "test_loss", "rate", "temperature")
@@ -53,7 +53,7 @@ def facts_of_run(path: Path, name: str = "") -> RunFacts:
 
 
 def read_run(path: Path, name: str = "") -> tuple[RunFacts, nn.Module]:
-    """The facts, and the network they are of."""
+    """The same, and the network itself."""
     run = RunDir(path)
     result = run.result()
     model, recipe, _ = saved_network(path)
@@ -84,7 +84,7 @@ def _quantized(model: nn.Module) -> dict[str, QuantLayer]:
 
 @torch.no_grad()
 def _layers(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
-    """A row for each execution of a weight layer: what it is, and its share of each cost."""
+    """A row for each execution of a weight layer: its properties and its share of each cost."""
     found = cost(model, example_image(recipe))
     quantized, rows = _quantized(model), []
     for row in found.rows:
@@ -113,7 +113,7 @@ def _share(own: Totals, total: Totals, key: str) -> float:
 
 @torch.no_grad()
 def _kernels(layer: QuantLayer) -> list[dict[str, Any]]:
-    """Float weights of some kernels as histograms, with the levels and thresholds they meet."""
+    """Float weights of some kernels as histograms, with their levels and thresholds."""
     quantizer = layer.weight_quantizer
     assert isinstance(quantizer, WeightQuantizer)
     hard, weight = per_kernel(quantizer(layer.weight)), per_kernel(layer.weight)
@@ -146,7 +146,7 @@ def _levels(hard: Tensor) -> list[dict[str, float]]:
 
 
 def _thresholds(quantizer: WeightQuantizer, kernel: int) -> list[float]:
-    """Where the staircase climbs, on the scale of the weights: t / gamma_1."""
+    """Where the staircase rises, on the scale of the weights: t / gamma_1."""
     if not isinstance(quantizer, BranchQuantizer) or not quantizer.gamma_1[kernel]:
         return []
     found: list[float] = (quantizer.t[kernel] / quantizer.gamma_1[kernel]).sort().values.tolist()

@@ -8,6 +8,7 @@ the node that was taken for dead be alive after all, it still holds the run's lo
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,10 @@ def _connect(address: str) -> Any:
     except ImportError:
         raise TrainingError("--ray needs Ray: pip install 'dbq[ray]'") from None
     try:
+        host, colon, port = address.rpartition(":")
+        if colon and port.isdigit():  # Ray itself would try for minutes
+            socket.create_connection((host.rpartition("/")[2], int(port)), timeout=10).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise TrainingError(f"no Ray cluster at {address}: {first_line(error)}") from None
     return ray

@@ -83,7 +83,7 @@ class Crew(Protocol):
     """Whoever trains: processes here, or a cluster."""
 
     def is_at_work(self) -> bool:
-        """Wait a moment; False if nobody is left."""
+        """Wait a moment; False if all have ended."""
 
     def stop(self) -> None:
         """Ask those that are left to save and end, and wait for them."""

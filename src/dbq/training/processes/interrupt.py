@@ -1,4 +1,4 @@
-"""Ctrl-C, politely: the step in progress is finished, the run is saved, then the program ends."""
+"""Graceful stop on Ctrl-C: finish the step, save the run, then end the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """False until the user, or the system, asked to stop."""
+    """`made` is False until the user or the system asks to stop."""
 
     def __init__(self) -> None:
         self.made = False

@@ -1,8 +1,8 @@
 """Batch norm over the batches of all processes together, on any device.
 
-torch's own SyncBatchNorm refuses CPU tensors, and replaces modules, which would cut the link between an
-input quantizer and its batch norm. This one changes the class of the module in place, and lets autograd
-go through the sums.
+torch's own SyncBatchNorm refuses CPU tensors, and it replaces modules, which would break the link
+between an input quantizer and its batch norm. This one changes the class of the module in place, and
+autograd differentiates through the sums.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class SyncedBatchNorm2d(nn.BatchNorm2d):
         alone = not (dist.is_initialized() and dist.get_world_size() > 1)
         if alone or not self.training:
             return super().forward(input)
-        dtype = torch.promote_types(input.dtype, torch.float32)  # a variance needs its bits
+        dtype = torch.promote_types(
+            input.dtype, torch.float32
+        )  # half precision is too coarse for a variance
         x = input.to(dtype)
         count = x.new_tensor([x.numel() / x.shape[1]])
         dist.all_reduce(count)

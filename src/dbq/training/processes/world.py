@@ -1,4 +1,4 @@
-"""World: the processes that train together, as torchrun started them; one process is a world of one."""
+"""World: the processes that train together, as started by torchrun; without it, a world of one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defin
 
 from dbq.errors import RecipeError, TrainingError
 
-PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer")  # what gloo says
+PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer")  # gloo's words
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class World:
         return values
 
     def from_first(self, value: Any) -> Any:
-        """What the first process has, on all of them: they need not share a disk."""
+        """The first process's value, in all of them: they need not share a disk."""
         if not self.is_shared:
             return value
         box = [value]
@@ -49,12 +49,12 @@ class World:
         return box[0]
 
     def spread_from_first(self, tensors: Iterable[Tensor]) -> None:
-        """Give all processes the first one's values, in place."""
+        """Overwrite tensors of all processes with the first one's, in place."""
         for tensor in tensors if self.is_shared else ():
             dist.broadcast(tensor, src=0)
 
     def union(self, items: list[str]) -> list[str]:
-        """What any process has, sorted."""
+        """The items of all processes, sorted and without repetition."""
         gathered = [items]
         if self.is_shared:
             gathered = [[] for _ in range(self.size)]
@@ -68,7 +68,7 @@ class World:
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[World]:
-    """Join the group torchrun set up, if it did; nccl on GPUs, gloo on CPUs."""
+    """Join torchrun's process group, if there is one; nccl on GPUs, gloo on CPUs."""
     rank, size, local = (int(os.environ.get(name, default)) for name, default in (
         ("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0),
     ))  # fmt: skip
@@ -86,7 +86,7 @@ def joined(device: str = "auto") -> Iterator[World]:
         if not any(phrase in str(error) for phrase in PEER_IS_GONE):
             raise
         raise TrainingError(
-            "another process of the group is gone; torchrun --max-restarts=N would start it again "
+            "another process of the group has died; torchrun --max-restarts=N restarts the group "
             "from the last checkpoint"
         ) from None
     finally:
@@ -94,11 +94,11 @@ def joined(device: str = "auto") -> Iterator[World]:
 
 
 def _meeting_place() -> Any:
-    """Where processes find each other's addresses, those of earlier attempts left aside.
+    """The store in which processes rendezvous: after a restart, under a prefix for each attempt.
 
-    On one machine torchrun keeps its store over a restart, and with it the addresses of processes
-    that are gone. Machines may count restarts differently, so several of them share one place;
-    torchrun then makes a new store each time.
+    On one machine torchrun keeps its store over a restart, with the addresses of dead processes in
+    it. Several machines may count restarts differently, so they share one prefix; for them torchrun
+    makes a new store each time.
     """
     store, _, size = next(rendezvous("env://"))
     if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) != size:
@@ -129,12 +129,12 @@ def choose_device(device: str, local_rank: int = 0) -> torch.device:
 
 
 def restarted_launch() -> str | None:
-    """Which launch of torchrun this is, if it started its processes again; None if not."""
+    """The id of torchrun's launch if it has restarted its processes, else None."""
     return launch() if _restarts() > 0 else None
 
 
 def launch() -> str | None:
-    """What torchrun calls this launch."""
+    """The id that torchrun gave this launch."""
     return os.environ.get("TORCHELASTIC_RUN_ID")
 
 

@@ -1,4 +1,4 @@
-"""Result: what a finished run came to, and its JSON form."""
+"""Result: the accuracy and cost of a finished run, and their JSON form."""
 
 from __future__ import annotations
 

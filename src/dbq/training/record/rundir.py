@@ -104,7 +104,7 @@ class RunDir:
         return tensors, metadata
 
     def result(self) -> Result:
-        """What the finished run came to."""
+        """The result of the finished run."""
         return Result.from_json(_read_json(self._result), str(self._result))
 
     def write_result(self, result: Result) -> None:

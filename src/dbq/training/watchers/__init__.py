@@ -1,1 +1,1 @@
-"""Who is told about the progress of a run: the terminal, TensorBoard."""
+"""Watchers that follow the progress of a run: the terminal, TensorBoard."""

@@ -11,16 +11,16 @@ from dbq.training.watchers.watching import StepReport
 
 
 class TerminalWatcher:
-    """On stderr; use it as a context manager. Without a terminal only the lines are printed."""
+    """A context manager that shows progress on a console; bars only if that is a terminal."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"), console=console, transient=True,
+            TextColumn("{task.fields[details]}"), console=console, transient=True,
             disable=not console.is_terminal,
         )  # fmt: skip
-        self.task = self.progress.add_task("starting", total=None, facts="")
+        self.task = self.progress.add_task("starting", total=None, details="")
 
     def __enter__(self) -> TerminalWatcher:
         self.progress.start()
@@ -33,13 +33,13 @@ class TerminalWatcher:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, report: StepReport) -> None:
-        heat = "" if report.temperature is None else f"  T {report.temperature:.3g}"
+        temperature = "" if report.temperature is None else f"  T {report.temperature:.3g}"
         self.progress.update(
             self.task,
             description=f"epoch {report.epoch + 1}/{report.epochs}",
             completed=report.step,
             total=report.steps,
-            facts=f"loss {report.loss:.4f}  lr {report.rate:.2g}{heat}  "
+            details=f"loss {report.loss:.4f}  lr {report.rate:.2g}{temperature}  "
             f"{report.speed:.0f} img/s  {duration(report.seconds_left)} left",
         )
 

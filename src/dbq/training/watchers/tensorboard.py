@@ -1,4 +1,4 @@
-"""TensorBoard: the numbers of each epoch as scalars, if the package is there."""
+"""TensorBoard: the numbers of each epoch as scalars."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dbq.training.watchers.watching import StepReport
 
 
 class TensorBoardWatcher:
-    """Writes to DIR/tensorboard. An epoch done again after a crash replaces the one before."""
+    """Writes to DIR/tensorboard. An epoch repeated after a crash replaces the first attempt."""
 
     def __init__(self, run: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise TrainingError(
-                "--tensorboard needs a package that is not here: pip install 'dbq[tensorboard]'"
+                "--tensorboard needs TensorBoard: pip install 'dbq[tensorboard]'"
             ) from None
         self.make: Any = SummaryWriter
         self.directory = str(run / "tensorboard")

@@ -1,4 +1,4 @@
-"""Watchers: whoever wants to follow a run, and what they are told."""
+"""The interface of watchers, which follow a run, and what they are told."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StepReport:
 
 
 class Watcher(Protocol):
-    """A terminal, TensorBoard, a notebook. Epochs count from 0, as in metrics.jsonl."""
+    """A terminal, TensorBoard, a notebook. Epochs count from 0, as in a run's metrics."""
 
     def message(self, text: str) -> None: ...
 
