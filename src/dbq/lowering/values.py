@@ -236,7 +236,7 @@ class Selection(Value):
         return _Move(self, representation)
 
     def clamped(self, clamp: Clamp, name: str) -> Selection:
-        """Choosing and clamping commute, so its inputs are clamped; every clamp keeps planes of zeros."""
+        """Choosing and clamping commute, so its inputs are clamped. Planes of zeros stay zeros."""
         inputs = [value.clamped(clamp, name) for value in self.inputs]
         return Selection(self.name, self.order, self.shape, inputs, self.make)
 
