@@ -158,7 +158,7 @@ def normalise_half(rank: int, folder: str) -> None:
     weighted(output, rank * 4).backward()
     for parameter in norm.parameters():
         dist.all_reduce(parameter.grad)
-    clip.train()(half.float())
+    clip.observe(half.float(), momentum=0.1)
     state = {"output": output.detach(), "input": half.grad, "weight": norm.weight.grad,
              "bias": norm.bias.grad, "mean": norm.running_mean, "var": norm.running_var,
              "limit": clip.limit}  # fmt: skip
