@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
-CMAKE := PATH="$(abspath $(BIN)):$$PATH" cmake
+# Configure and build one preset of CMakePresets.json, with the environment's cmake and ninja.
+BUILD = PATH="$(abspath $(BIN)):$$PATH" sh -ec 'cmake --log-level=WARNING --preset $(1) >/dev/null; cmake --build --preset $(1)'
 NATIVE := $(shell find native -type f)
 CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/native/*.h benchmarks/*.cpp examples/c/*.c)
 # What stands beside the paper's numbers: all accuracies of Table 2, one run for each kind of figure.
@@ -20,7 +21,9 @@ test: $(READY) check native  ## every check and every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 native: $(READY)          ## the C++ test programs, plain and with sanitizers, and the kernel benchmark
-	for preset in plain asan tsan; do $(CMAKE) --log-level=WARNING --preset $$preset && $(CMAKE) --build --preset $$preset || exit 1; done
+	$(call BUILD,plain)
+	$(call BUILD,asan)
+	$(call BUILD,tsan)
 
 install-check: $(READY)   ## the wheel in fresh environments, without torch
 	PYTHON=$(BIN)/python tests/install_check.sh
@@ -69,5 +72,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # The libraries in src/dbq, whenever their sources change; installing has built them already.
 $(READY): $(INSTALLED) CMakeLists.txt CMakePresets.json src/dbq/version.py $(NATIVE)
-	$(CMAKE) --log-level=WARNING --preset package && $(CMAKE) --build --preset package
+	$(call BUILD,package)
 	touch $@

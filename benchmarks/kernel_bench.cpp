@@ -1,6 +1,7 @@
 // How fast the kernels of the engine are, layer by layer, one thread.
 //
 //     kernel_bench [NAME...]      groups of layers whose name contains one of the words; all without words
+//
 // DBQ_ISA chooses the instruction set, as in the library. `make native` builds it: build/plain/kernel_bench.
 //
 // "limit" is the share of what the load ports allow a table of sums to reach: two loads a cycle, each

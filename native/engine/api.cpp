@@ -81,13 +81,13 @@ std::vector<uint8_t> read_file(const char* path) {
     struct stat status;
     if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0) cannot_read(errno);
     if (!S_ISREG(status.st_mode)) cannot_read(S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
-    std::vector<uint8_t> content(static_cast<size_t>(status.st_size));
+    std::vector<uint8_t> content(size_t(status.st_size));
     for (size_t at = 0; at < content.size();) {
         const ssize_t count = read(file.descriptor, content.data() + at, content.size() - at);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) cannot_read(errno);
         if (count == 0) content.resize(at);  // the file shrank while it was read; the loader will notice
-        at += static_cast<size_t>(count);
+        at += size_t(count);
     }
     return content;
 }
@@ -190,14 +190,14 @@ const char* dbq_metadata(const dbq_net* net) { return net->network.metadata().c_
 const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.simd()); }
 size_t dbq_peak_memory(const dbq_net* net) { return net->network.peak_memory(); }
 double dbq_load_milliseconds(const dbq_net* net) { return net->load_milliseconds; }
-int dbq_layers(const dbq_net* net) { return static_cast<int>(net->network.layers().size()); }
+int dbq_layers(const dbq_net* net) { return int(net->network.layers().size()); }
 
 dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer) {
     return guard([&] {
         require(net && layer, "an argument is NULL, expected a network and a dbq_layer");
         if (index < 0 || index >= dbq_layers(net))
             fail(DBQ_BAD_ARGUMENT, "layer %d, expected 0 to %d", index, dbq_layers(net) - 1);
-        const dbq::Layer& found = net->network.layers()[static_cast<size_t>(index)];
+        const dbq::Layer& found = net->network.layers()[size_t(index)];
         *layer = {found.name.c_str(),      found.kind.c_str(),
                   found.precision.c_str(), found.kernel.c_str(),
                   found.type.c_str(),      found.shape.channels,

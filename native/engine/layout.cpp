@@ -31,18 +31,17 @@ Owners find_owners(const Program& program) {
 
 // One block for each tensor, without bytes for those that own none, and one for the plane of zeros.
 std::vector<Block> make_blocks(const Program& program, const Owners& owners, size_t lanes) {
-    const int steps = static_cast<int>(program.operations.size());
+    const int steps = int(program.operations.size());
     std::vector<Block> blocks(program.tensors.size() + 1);
     Block& zeros = blocks.back();
     zeros.last = steps;
     for (int step = 0; step < steps; ++step) {
-        const Operation& op = program.operations[static_cast<size_t>(step)];
+        const Operation& op = program.operations[size_t(step)];
         for (const uint32_t tensor : op.outputs) {
             Block& block = blocks[tensor];
             block.first = block.last = step;
             const size_t plane = plane_bytes(program.tensors[tensor], lanes);
-            if (owners[tensor].empty())
-                block.bytes = plane * static_cast<size_t>(program.tensors[tensor].shape.channels);
+            if (owners[tensor].empty()) block.bytes = plane * size_t(program.tensors[tensor].shape.channels);
             for (const Source& source : owners[tensor])
                 if (source.tensor == ZEROS) zeros.bytes = std::max(zeros.bytes, plane);
         }
@@ -59,7 +58,7 @@ std::vector<Block> make_blocks(const Program& program, const Owners& owners, siz
 // Memory of the tables of pointers through which planes are reached.
 size_t table_bytes(const Program& program) {
     size_t channels = 0;
-    for (const Tensor& tensor : program.tensors) channels += static_cast<size_t>(tensor.shape.channels);
+    for (const Tensor& tensor : program.tensors) channels += size_t(tensor.shape.channels);
     return channels * sizeof(size_t);
 }
 
@@ -85,7 +84,7 @@ Layout lay_out(const Program& program, size_t lanes) {
         const Tensor& tensor = program.tensors[i];
         const size_t stride = plane_bytes(tensor, lanes);  // the owners' too: type and size are the same
         std::vector<size_t> planes;
-        planes.reserve(static_cast<size_t>(tensor.shape.channels));
+        planes.reserve(size_t(tensor.shape.channels));
         for (const Source& source : owners[i])
             planes.push_back(source.tensor == ZEROS ? layout.zeros
                                                     : blocks[source.tensor].offset + stride * source.channel);

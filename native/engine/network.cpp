@@ -13,20 +13,18 @@ namespace {
 
 const char* type_name(Type type) {
     constexpr const char* NAMES[] = {"u8", "i8", "i32", "f32"};
-    static_assert(sizeof NAMES / sizeof *NAMES == static_cast<size_t>(Type::F32) + 1);
-    return NAMES[static_cast<int>(type)];
+    static_assert(sizeof NAMES / sizeof *NAMES == size_t(Type::F32) + 1);
+    return NAMES[int(type)];
 }
 
 // How many threads tasks are cut for: no more than there are processors, and 16 keep any number busy.
-int threads_to_cut_for() {
-    return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
-}
+int threads_to_cut_for() { return int(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)); }
 
 }  // namespace
 
 Network::Network(Bytes file, const Simd* simd) : simd_(simd) {
     const Program program = parse(file);
-    layout_ = lay_out(program, simd ? static_cast<size_t>(simd->lanes) : 1);
+    layout_ = lay_out(program, simd ? size_t(simd->lanes) : 1);
     name_ = program.name;
     metadata_ = program.metadata;
     output_tensor_ = program.output;
@@ -75,7 +73,7 @@ std::shared_ptr<Pool> Network::pool() const {
 }
 
 size_t Network::peak_memory() const {
-    size_t bytes = layout_.bytes + scratch_bytes_ * static_cast<size_t>(threads());
+    size_t bytes = layout_.bytes + scratch_bytes_ * size_t(threads());
     for (const Layer& layer : layers_) bytes += layer.weight_bytes;
     return bytes;
 }

@@ -32,7 +32,7 @@ public:
     const Simd* simd() const { return simd_; }
     Shape input() const { return input_; }
     Shape output() const { return output_; }
-    size_t output_size() const { return static_cast<size_t>(output_.channels) * output_.pixels(); }
+    size_t output_size() const { return size_t(output_.channels) * output_.pixels(); }
     const std::vector<Layer>& layers() const { return layers_; }
     size_t peak_memory() const;
 
@@ -44,7 +44,7 @@ private:
     struct Team {
         Pool* pool = nullptr;
         std::vector<FreeList<Scratch>::Lease> scratch;  // for each thread
-        int threads() const { return static_cast<int>(scratch.size()); }
+        int threads() const { return int(scratch.size()); }
     };
 
     std::shared_ptr<Pool> pool() const;

@@ -27,12 +27,12 @@ void Network::run(const uint8_t* images, size_t count, float* logits) const {
     const std::shared_ptr<Pool> pool = this->pool();
     const std::unique_lock<std::mutex> entered = pool->try_enter();
     Team team = make_team(entered.owns_lock() && pool->threads() > 1 ? pool.get() : nullptr);
-    const size_t threads = static_cast<size_t>(team.threads());
-    const size_t image_bytes = static_cast<size_t>(input_.channels) * input_.pixels();
+    const size_t threads = size_t(team.threads());
+    const size_t image_bytes = size_t(input_.channels) * input_.pixels();
     while (team.pool && count >= threads) {
         const size_t limit = Pool::MAX_TASKS;
         const size_t part = count < limit ? count - count % threads : limit;
-        run_whole_images(team, images, static_cast<int>(part), logits);
+        run_whole_images(team, images, int(part), logits);
         images += part * image_bytes;
         logits += part * output_size();
         count -= part;
@@ -50,9 +50,9 @@ void Network::run_whole_images(Team& team, const uint8_t* images, int count, flo
         spaces.push_back(take_workspace());
         alone[i].scratch.push_back(std::move(team.scratch[i]));
     }
-    const size_t image_bytes = static_cast<size_t>(input_.channels) * input_.pixels();
+    const size_t image_bytes = size_t(input_.channels) * input_.pixels();
     team.pool->run(count, [&](int image, int thread) {
-        const size_t i = static_cast<size_t>(image), t = static_cast<size_t>(thread);
+        const size_t i = size_t(image), t = size_t(thread);
         run_image(*spaces[t], images + i * image_bytes, logits + i * output_size(), alone[t]);
     });
     for (size_t i = 0; i < alone.size(); ++i) team.scratch[i] = std::move(alone[i].scratch[0]);
@@ -70,7 +70,7 @@ void Network::run_operation(size_t operation, const Workspace& space, const Team
     const Planes *in = space.inputs(operation), *out = space.outputs(operation);
     const int tasks = op->tasks();
     const auto run = [&](int task, int thread) {
-        op->run(task, in, out, team.scratch[static_cast<size_t>(thread)]->memory.get());
+        op->run(task, in, out, team.scratch[size_t(thread)]->memory.get());
     };
     if (team.pool && tasks > 1 && tasks <= Pool::MAX_TASKS) team.pool->run(tasks, run);
     else

@@ -31,24 +31,23 @@ uint32_t in_range(const char* what, uint32_t value, uint32_t low, uint32_t high)
 
 void check_float(const char* what, float value) {
     if (!(std::fabs(value) <= MAX_FLOAT))  // NaN is not <= anything
-        fail(DBQ_BAD_FILE, "%s: %g, expected a number of at most 1e20 in size", what,
-             static_cast<double>(value));
+        fail(DBQ_BAD_FILE, "%s: %g, expected a number of at most 1e20 in size", what, double(value));
 }
 
 void check_clip(Type type, int32_t low, int32_t high) {
     constexpr int32_t LEAST[] = {0, -128, -MAX_WIDE, 0}, MOST[] = {255, 127, MAX_WIDE, 0};
-    const int32_t least = LEAST[static_cast<int>(type)], most = MOST[static_cast<int>(type)];
+    const int32_t least = LEAST[int(type)], most = MOST[int(type)];
     if (low < least || high > most || low > high)
         fail(DBQ_BAD_FILE, "clipping to %d .. %d, expected a part of %d .. %d", low, high, least, most);
 }
 
 void check_window(const Window& w) {
-    in_range("kernel rows", static_cast<uint32_t>(w.kernel_h), 1, MAX_KERNEL_SIDE);
-    in_range("kernel columns", static_cast<uint32_t>(w.kernel_w), 1, MAX_KERNEL_SIDE);
-    in_range("stride of rows", static_cast<uint32_t>(w.stride_h), 1, MAX_KERNEL_SIDE);
-    in_range("stride of columns", static_cast<uint32_t>(w.stride_w), 1, MAX_KERNEL_SIDE);
-    in_range("dilation of rows", static_cast<uint32_t>(w.dilation_h), 1, MAX_KERNEL_SIDE);
-    in_range("dilation of columns", static_cast<uint32_t>(w.dilation_w), 1, MAX_KERNEL_SIDE);
+    in_range("kernel rows", uint32_t(w.kernel_h), 1, MAX_KERNEL_SIDE);
+    in_range("kernel columns", uint32_t(w.kernel_w), 1, MAX_KERNEL_SIDE);
+    in_range("stride of rows", uint32_t(w.stride_h), 1, MAX_KERNEL_SIDE);
+    in_range("stride of columns", uint32_t(w.stride_w), 1, MAX_KERNEL_SIDE);
+    in_range("dilation of rows", uint32_t(w.dilation_h), 1, MAX_KERNEL_SIDE);
+    in_range("dilation of columns", uint32_t(w.dilation_w), 1, MAX_KERNEL_SIDE);
     check_padding("padding at the top", w.pad_top, w.kernel_h, w.dilation_h);
     check_padding("padding at the left", w.pad_left, w.kernel_w, w.dilation_w);
 }

@@ -27,9 +27,9 @@ Program Parser::program() {
 Tensor Parser::read_tensor() {
     Tensor tensor;
     tensor.type = static_cast<Type>(in_range("type of a tensor", bytes.u8(), 0, 3));
-    tensor.shape.channels = static_cast<int>(in_range("channels of a tensor", bytes.u32(), 1, MAX_SIDE));
-    tensor.shape.height = static_cast<int>(in_range("height of a tensor", bytes.u32(), 1, MAX_SIDE));
-    tensor.shape.width = static_cast<int>(in_range("width of a tensor", bytes.u32(), 1, MAX_SIDE));
+    tensor.shape.channels = int(in_range("channels of a tensor", bytes.u32(), 1, MAX_SIDE));
+    tensor.shape.height = int(in_range("height of a tensor", bytes.u32(), 1, MAX_SIDE));
+    tensor.shape.width = int(in_range("width of a tensor", bytes.u32(), 1, MAX_SIDE));
     if (tensor.shape.pixels() > MAX_PIXELS)
         fail(DBQ_BAD_FILE, "%zu pixels in a tensor, expected at most %u", tensor.shape.pixels(), MAX_PIXELS);
     tensor.scale = bytes.f32();
@@ -48,7 +48,7 @@ void Parser::read_operation(uint32_t i) {
     program_.operations.emplace_back();
     Operation& op = program_.operations.back();
     try {
-        const size_t kind = in_range("kind", bytes.u8(), 0, static_cast<uint32_t>(KIND_COUNT - 1));
+        const size_t kind = in_range("kind", bytes.u8(), 0, uint32_t(KIND_COUNT - 1));
         op.kind = KINDS[kind].name;
         op.name = bytes.text(bytes.u16());
         if ((i == 0) != (kind == LOOKUP))
@@ -69,8 +69,8 @@ const Tensor& Parser::readable(uint32_t number, Type widest) {
     if (!written_[index(number)]) fail(DBQ_BAD_FILE, "tensor %u is read before it is written", number);
     const Tensor& found = tensor(number);
     if (found.type > widest)
-        fail(DBQ_BAD_FILE, "tensor %u is of type %d, expected at most %d", number,
-             static_cast<int>(found.type), static_cast<int>(widest));
+        fail(DBQ_BAD_FILE, "tensor %u is of type %d, expected at most %d", number, int(found.type),
+             int(widest));
     return found;
 }
 
@@ -93,7 +93,7 @@ std::vector<Output> Parser::results(Operation& op, uint32_t sums) {
         check_same_shape("a result", written.shape, tensor(op.outputs[0]).shape);
         results.push_back(result(written, sums));
         const Output& last = results.back();
-        largest(op.outputs.back()) = static_cast<int32_t>(std::max(-last.low, last.high));
+        largest(op.outputs.back()) = int32_t(std::max(-last.low, last.high));
     }
     return results;
 }
@@ -101,11 +101,11 @@ std::vector<Output> Parser::results(Operation& op, uint32_t sums) {
 Output Parser::result(const Tensor& tensor, uint32_t sums) {
     const int32_t low = bytes.i32(), high = bytes.i32();
     check_clip(tensor.type, low, high);
-    const uint32_t channels = static_cast<uint32_t>(tensor.shape.channels);
+    const uint32_t channels = uint32_t(tensor.shape.channels);
     Output result;
     result.type = tensor.type;
-    result.low = static_cast<float>(low);
-    result.high = static_cast<float>(high);
+    result.low = float(low);
+    result.high = float(high);
     result.scale = bytes.floats(channels * sums);
     result.offset = bytes.floats(channels);
     for (const float scale : result.scale) check_float("a scale", scale);

@@ -49,7 +49,7 @@ uint32_t crc32(Bytes bytes) {
     uint32_t value = 0xFFFFFFFF;
     for (; left >= 8; next += 8, left -= 8) {
         uint32_t low = value;
-        for (int i = 0; i < 4; ++i) low ^= static_cast<uint32_t>(next[i]) << 8 * i;
+        for (int i = 0; i < 4; ++i) low ^= uint32_t(next[i]) << 8 * i;
         value = TABLES[7][low & 0xFF] ^ TABLES[6][low >> 8 & 0xFF] ^ TABLES[5][low >> 16 & 0xFF] ^
                 TABLES[4][low >> 24] ^ TABLES[3][next[4]] ^ TABLES[2][next[5]] ^ TABLES[1][next[6]] ^
                 TABLES[0][next[7]];

@@ -29,16 +29,16 @@ public:
         if (count > left_)
             fail(DBQ_BAD_FILE, "the file ends too early: %zu bytes left, %llu expected", left_,
                  static_cast<unsigned long long>(count));
-        const Bytes taken{next_, static_cast<size_t>(count)};
+        const Bytes taken{next_, size_t(count)};
         next_ += taken.size;
         left_ -= taken.size;
         return taken;
     }
 
     uint8_t u8() { return *bytes(1).data; }
-    uint16_t u16() { return static_cast<uint16_t>(number(2)); }
-    uint32_t u32() { return static_cast<uint32_t>(number(4)); }
-    int32_t i32() { return static_cast<int32_t>(u32()); }
+    uint16_t u16() { return uint16_t(number(2)); }
+    uint32_t u32() { return uint32_t(number(4)); }
+    int32_t i32() { return int32_t(u32()); }
     uint64_t u64() { return number(8); }
     float f32() { return as_float(u32()); }
     std::vector<float> floats(uint32_t count);
@@ -52,7 +52,7 @@ private:
     }
 
     uint64_t number(int size) {
-        const uint8_t* from = bytes(static_cast<uint64_t>(size)).data;
+        const uint8_t* from = bytes(uint64_t(size)).data;
         uint64_t value = 0;
         for (int i = size; i-- > 0;) value = value << 8 | from[i];
         return value;

@@ -14,8 +14,8 @@ using Trits = std::array<std::array<int8_t, TRITS>, BYTES>;
 constexpr Trits make_trits() {
     Trits table{};
     for (int byte = 0; byte < BYTES; ++byte)
-        for (int i = 0, rest = byte; i < static_cast<int>(TRITS); ++i, rest /= 3)
-            table[static_cast<size_t>(byte)][static_cast<size_t>(i)] = static_cast<int8_t>(rest % 3 - 1);
+        for (int i = 0, rest = byte; i < int(TRITS); ++i, rest /= 3)
+            table[size_t(byte)][size_t(i)] = int8_t(rest % 3 - 1);
     return table;
 }
 
@@ -44,14 +44,14 @@ std::vector<int8_t> unpack_fixed(Bytes packed, size_t count, int bits) {
     size_t next = 0;
     for (int8_t& code : codes) {
         if (held < bits) {
-            window |= static_cast<uint32_t>(packed.data[next++]) << held;
+            window |= uint32_t(packed.data[next++]) << held;
             held += 8;
         }
-        const int field = static_cast<int>(window & ((1u << bits) - 1));
+        const int field = int(window & ((1u << bits) - 1));
         window >>= bits;
         held -= bits;
         if (field == sign) fail(DBQ_BAD_FILE, "a weight is %d, expected at least %d", -sign, 1 - sign);
-        code = static_cast<int8_t>((field ^ sign) - sign);
+        code = int8_t((field ^ sign) - sign);
     }
     if (window != 0) fail(DBQ_BAD_FILE, "the last byte of the weights is not filled up with zeros");
     return codes;

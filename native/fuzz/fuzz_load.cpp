@@ -17,7 +17,7 @@ constexpr size_t HEADER = 32, SMALL_MEMORY = 16 << 20;
 constexpr uint64_t SMALL_WORK = 10'000'000;
 
 void put(std::vector<uint8_t>& file, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) file.push_back(static_cast<uint8_t>(value >> 8 * i));
+    for (int i = 0; i < bytes; ++i) file.push_back(uint8_t(value >> 8 * i));
 }
 
 std::vector<uint8_t> with_header(const uint8_t* body, size_t size) {
@@ -56,7 +56,7 @@ void run(dbq_net* net) {
     dbq_input_shape(net, &height, &width, &channels);
     // Buffers of exact size, so that sanitizers see an access one byte too far.
     std::vector<uint8_t> image(size_t(height) * size_t(width) * size_t(channels));
-    for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i * 37);
+    for (size_t i = 0; i < image.size(); ++i) image[i] = uint8_t(i * 37);
     std::vector<float> logits(dbq_output_size(net));
     if (dbq_run(net, image.data(), 1, logits.data()) != DBQ_OK) __builtin_trap();
     for (const float logit : logits)

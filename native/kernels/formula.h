@@ -35,7 +35,7 @@ static inline void write_element(const Output& out, const int32_t* sums, int bra
 
 static inline int32_t read_code(Type type, const unsigned char* plane, size_t pixel) {
     if (type == Type::U8) return plane[pixel];
-    if (type == Type::I8) return static_cast<int8_t>(plane[pixel]);
+    if (type == Type::I8) return int8_t(plane[pixel]);
     int32_t wide;
     std::memcpy(&wide, plane + 4 * pixel, 4);
     return wide;

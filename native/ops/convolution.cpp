@@ -12,14 +12,14 @@ void read_convolution(Parser& in, Operation& op) {
     spec.in = from.shape;
     spec.in_type = from.type;
     spec.window = in.window(true);
-    const uint32_t channels = static_cast<uint32_t>(spec.in.channels);
-    spec.groups = static_cast<int>(in_range("groups", in.bytes.u32(), 1, channels));
+    const uint32_t channels = uint32_t(spec.in.channels);
+    spec.groups = int(in_range("groups", in.bytes.u32(), 1, channels));
     spec.weights = static_cast<Weights>(in_range("form of the weights", in.bytes.u8(), 0, 1));
     const bool ternary = spec.weights == Weights::Ternary;
     const uint32_t size = ternary ? in_range("branches", in.bytes.u8(), 1, 3)
                                   : in_range("bits of a weight", in.bytes.u8(), 2, 8);
-    spec.branches = ternary ? static_cast<int>(size) : 1;
-    spec.outputs = in.results(op, static_cast<uint32_t>(spec.branches));
+    spec.branches = ternary ? int(size) : 1;
+    spec.outputs = in.results(op, uint32_t(spec.branches));
     spec.out = in.tensor(op.outputs[0]).shape;
     if (spec.in.channels % spec.groups != 0 || spec.out.channels % spec.groups != 0)
         fail(DBQ_BAD_FILE, "%d groups do not divide %d and %d channels", spec.groups, spec.in.channels,
@@ -37,7 +37,7 @@ void read_convolution(Parser& in, Operation& op) {
     op.build = [spec = std::move(spec), packed, codes, size](const Simd* simd, int threads) {
         ConvSpec whole = spec;
         whole.codes = spec.weights == Weights::Ternary ? unpack_ternary(packed, codes)
-                                                       : unpack_fixed(packed, codes, static_cast<int>(size));
+                                                       : unpack_fixed(packed, codes, int(size));
         return Built{make_op(whole, simd, threads), kernel_name(whole, simd)};
     };
 }

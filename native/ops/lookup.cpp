@@ -8,7 +8,7 @@ void read_lookup(Parser& in, Operation& op) {
     const Tensor& out = in.output(op);
     if (out.type > Type::I8) fail(DBQ_BAD_FILE, "the table's tensor is not of type u8 or i8");
     in.largest(op.outputs[0]) = 255;
-    const Bytes table = in.bytes.bytes(static_cast<uint64_t>(out.shape.channels) * 256);
+    const Bytes table = in.bytes.bytes(uint64_t(out.shape.channels) * 256);
     op.build = builder(LookupSpec{out.shape, out.type, {table.data, table.data + table.size}});
 }
 

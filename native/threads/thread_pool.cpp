@@ -73,7 +73,7 @@ void Pool::run_job(int tasks, const void* function, Call call) {
 void Pool::take_tasks(uint64_t job, int thread) {
     uint64_t ticket = ticket_.load();
     for (;;) {
-        const int task = static_cast<int>(ticket & TASK_MASK);
+        const int task = int(ticket & TASK_MASK);
         if (ticket >> TASK_BITS != job || task >= tasks_.load(std::memory_order_acquire)) return;
         const void* function = function_.load(std::memory_order_acquire);
         const Call call = call_.load(std::memory_order_acquire);

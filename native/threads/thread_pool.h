@@ -21,7 +21,7 @@ public:
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
-    int threads() const { return static_cast<int>(workers_.size()) + 1; }
+    int threads() const { return int(workers_.size()) + 1; }
 
     // A pool serves one caller at a time. A caller that does not get this lock works alone.
     std::unique_lock<std::mutex> try_enter() { return {entered_, std::try_to_lock}; }

@@ -252,8 +252,7 @@ void over_rows(int64_t rows, int64_t sigmoids, int threads, const Work& work) {
     }
     const std::unique_lock<std::mutex> entered = pool->try_enter();
     if (!entered.owns_lock()) return work(0, rows);
-    pool->run(static_cast<int>(parts),
-              [&](int part, int) { work(rows * part / parts, rows * (part + 1) / parts); });
+    pool->run(int(parts), [&](int part, int) { work(rows * part / parts, rows * (part + 1) / parts); });
 }
 
 }  // namespace

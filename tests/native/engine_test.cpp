@@ -1,4 +1,4 @@
-// The engine's parts that are pure functions, and its C border, for the sanitizers:
+// The pure functions of the engine and its C interface, to be run under sanitizers:
 //     engine_test net.dbq
 
 #include <cstring>
@@ -54,14 +54,14 @@ void instruction_sets() {
     }
 }
 
-// Whatever the sizes and lives: blocks alive together do not overlap, and no more is used than claimed.
+// For any sizes and lifetimes, blocks alive together do not overlap and stay within the total.
 void memory_plans() {
     std::mt19937 random(1);
-    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const auto below = [&](int limit) { return int(random() % static_cast<unsigned>(limit)); };
     for (int round = 0; round < 300; ++round) {
-        std::vector<Block> blocks(static_cast<size_t>(below(40) + 1));
+        std::vector<Block> blocks(size_t(below(40) + 1));
         for (Block& block : blocks) {
-            block.bytes = static_cast<size_t>(below(20)) * 64;
+            block.bytes = size_t(below(20)) * 64;
             block.first = below(30);
             block.last = block.first + below(6);
         }
@@ -108,21 +108,21 @@ void bad_arguments(dbq_net* net) {
     dbq_free(nullptr);
 }
 
-// Several callers, batches of all sizes, and somebody who changes the number of threads.
+// Several callers with batches of all sizes, while another thread changes the number of threads.
 void concurrent_runs(dbq_net* net) {
     int height, width, channels;
     dbq_input_shape(net, &height, &width, &channels);
     constexpr size_t BATCH = 5;
     const size_t size = dbq_output_size(net);
-    std::vector<uint8_t> images(BATCH * static_cast<size_t>(height * width * channels));
-    for (size_t i = 0; i < images.size(); ++i) images[i] = static_cast<uint8_t>(i * i >> 3);
+    std::vector<uint8_t> images(BATCH * size_t(height * width * channels));
+    for (size_t i = 0; i < images.size(); ++i) images[i] = uint8_t(i * i >> 3);
     std::vector<float> expected(BATCH * size);
     EXPECT(dbq_run(net, images.data(), BATCH, expected.data()) == DBQ_OK);
     std::vector<std::thread> callers;
     for (int caller = 0; caller < 3; ++caller)
         callers.emplace_back([&] {
             for (int round = 0; round < 60; ++round) {
-                const size_t count = static_cast<size_t>(round) % BATCH + 1;
+                const size_t count = size_t(round) % BATCH + 1;
                 std::vector<float> logits(count * size);
                 EXPECT(dbq_run(net, images.data(), count, logits.data()) == DBQ_OK);
                 EXPECT(std::memcmp(logits.data(), expected.data(), logits.size() * sizeof(float)) == 0);

@@ -30,7 +30,7 @@ T pick(std::initializer_list<T> values) {
     return values.begin()[random_int(0, int(values.size()) - 1)];
 }
 
-// A table of kernels without the optional ones: others must do their work.
+// A table without the optional kernels: others must do their work.
 Simd without_optional(Simd simd) {
     simd.depthwise_3x3 = nullptr;
     simd.lookup_three = nullptr;
@@ -100,7 +100,7 @@ struct Tensor {
             }
         }
     }
-    // Codes of 8 bits take all values, wider ones up to `largest`; some percent are the extremes.
+    // 8-bit codes take all values, wider ones values up to `largest`; `percent_extreme` of them are extremes.
     void fill(int percent_extreme, int largest = 1 << 30) {
         for (unsigned char* plane : pointers)
             for (size_t i = 0; i < shape.pixels(); ++i) {
@@ -316,7 +316,7 @@ int around_power_of_two(int highest) {
 }
 
 void set_output_size(ConvSpec& s) {
-    // Up to a kernel of padding below and to the right: output sizes are the caller's to choose.
+    // With up to a kernel of padding below and to the right: a file may state any output size.
     const auto out = [](int in, int k, int d, int stride, int pad) {
         return std::max(1, (in + pad + random_int(0, k) - (k - 1) * d - 1) / stride + 1);
     };

@@ -101,7 +101,7 @@ ConvSpec spec_of(const Layer& layer) {
     return spec;
 }
 
-// `vectors`: the name of the kernel where AVX2 is, `plain`: elsewhere.
+// `vectors` is the expected kernel on processors with AVX2, `plain` on all others.
 template <class Spec>
 void expect_kernel(const char* what, const Spec& spec, const std::string& vectors, const std::string& plain) {
     for (const Cpu& cpu : {PLAIN, ARM, AVX2, AVX512}) {

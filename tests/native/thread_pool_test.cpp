@@ -13,17 +13,17 @@ void every_task_runs_once(int threads) {
     EXPECT(pool->threads() == threads);
     const auto entered = pool->try_enter();
     EXPECT(entered.owns_lock());
-    std::vector<int> runs(257);                                 // plain ints: a race would be reported
-    std::vector<long> on_thread(static_cast<size_t>(threads));  // each thread's own
+    std::vector<int> runs(257);                    // plain ints: a race would be reported
+    std::vector<long> on_thread(pool->threads());  // each thread's own
     long expected = 0;
     for (int round = 0; round < 400; ++round) {
         const int tasks = round % 257 + 1;
         pool->run(tasks, [&](int task, int thread) {
-            ++runs[static_cast<size_t>(task)];
-            ++on_thread[static_cast<size_t>(thread)];
+            ++runs[size_t(task)];
+            ++on_thread[size_t(thread)];
         });
         expected += tasks;
-        // Now and then long enough for the workers to fall asleep, or nearly.
+        // Now and then a pause in which the workers fall asleep, or nearly do.
         if (round % 50 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round % 100 ? 50 : 2000));
     }
     long total = 0, counted = 0;
