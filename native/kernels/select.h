@@ -15,7 +15,7 @@ template <class Spec>
 struct Kernel {
     const char* name;
     bool (*applies)(const Spec&, const Simd* simd);
-    std::unique_ptr<Op> (*make)(const Spec&, const Simd* simd, int threads);
+    Maker<Spec>* make;
     bool is_scalar = false;
 };
 

@@ -1,16 +1,9 @@
-// What each operation computes, and the kernels there are for it: plain loops (`scalar`), which are the
-// specification, and drivers of vector kernels (`vec`), which must give the same bits. All makers take the
-// table of vector kernels to use (scalar ones ignore it) and the number of threads, a hint for how finely
-// to cut tasks; results do not depend on it.
+// What each operation computes, and the makers of its kernels.
 #pragma once
 
 #include "kernels/op.h"
 
 namespace dbq {
-
-struct Simd;
-template <class Spec>
-struct Kernel;
 
 enum class Weights : uint8_t { Ternary, Fixed };
 
@@ -33,19 +26,6 @@ struct ConvSpec : ConvShape {
     std::vector<int8_t> codes;    // [branches][out.channels][inputs()][kernel_h][kernel_w]
     std::vector<Output> outputs;  // one or more: a tensor may be needed in several precisions
 };
-const Kernel<ConvSpec>& best_kernel(const ConvSpec&, const Simd*);
-namespace scalar {
-std::unique_ptr<Op> make_conv(const ConvSpec&, const Simd*, int threads);
-}
-namespace vec {
-std::unique_ptr<Op> make_table_conv(const ConvSpec&, const Simd*, int threads);
-std::unique_ptr<Op> make_dense_bytes(const ConvSpec&, const Simd*, int threads);
-std::unique_ptr<Op> make_dense_words(const ConvSpec&, const Simd*, int threads);
-std::unique_ptr<Op> make_dot_conv(const ConvSpec&, const Simd*, int threads);
-std::unique_ptr<Op> make_depthwise_conv(const ConvSpec&, const Simd*, int threads);
-bool fits_depthwise_3x3(const ConvSpec&);
-std::unique_ptr<Op> make_depthwise_3x3(const ConvSpec&, const Simd*, int threads);
-}  // namespace vec
 
 // out = formula(s_0 = first input, s_1 = second): residual additions, or with one input another precision
 // of the same tensor. Inputs are U8, I8 or I32, each of its own type.
@@ -54,13 +34,6 @@ struct CombineSpec {
     std::vector<Type> in_types;
     std::vector<Output> outputs;  // J = in_types.size()
 };
-const Kernel<CombineSpec>& best_kernel(const CombineSpec&, const Simd*);
-namespace scalar {
-std::unique_ptr<Op> make_combine(const CombineSpec&, const Simd*, int threads);
-}
-namespace vec {
-std::unique_ptr<Op> make_combine(const CombineSpec&, const Simd*, int threads);
-}
 
 // out = formula(s_0 = sum over the window, zeros outside the image). The sum fits int32 (the loader checks).
 struct AveragePoolSpec {
@@ -69,13 +42,6 @@ struct AveragePoolSpec {
     Window window;
     std::vector<Output> outputs;  // J = 1
 };
-const Kernel<AveragePoolSpec>& best_kernel(const AveragePoolSpec&, const Simd*);
-namespace scalar {
-std::unique_ptr<Op> make_average_pool(const AveragePoolSpec&, const Simd*, int threads);
-}
-namespace vec {
-std::unique_ptr<Op> make_average_pool(const AveragePoolSpec&, const Simd*, int threads);
-}
 
 // The largest code of the window inside the image. Input and output have one type, U8, I8 or I32.
 // A 1x1 window with stride n takes every n-th pixel.
@@ -84,13 +50,6 @@ struct MaxPoolSpec {
     Type type = Type::U8;
     Window window;
 };
-const Kernel<MaxPoolSpec>& best_kernel(const MaxPoolSpec&, const Simd*);
-namespace scalar {
-std::unique_ptr<Op> make_max_pool(const MaxPoolSpec&, const Simd*, int threads);
-}
-namespace vec {
-std::unique_ptr<Op> make_max_pool(const MaxPoolSpec&, const Simd*, int threads);
-}
 
 // The image, uint8 with interleaved channels [H][W][C], to planes of codes: out[c] = table[c][pixel].
 // Its only input is one "plane": the image.
@@ -99,12 +58,43 @@ struct LookupSpec {
     Type out_type = Type::I8;
     std::vector<uint8_t> table;  // [channels][256], codes as bytes
 };
-const Kernel<LookupSpec>& best_kernel(const LookupSpec&, const Simd*);
+
+// ---- Kernels. `simd` is the table of vector kernels to use, null for plain loops; `threads` says how finely
+// to cut tasks. Results do not depend on either.
+
+struct Simd;
+template <class Spec>
+using Maker = std::unique_ptr<Op>(const Spec&, const Simd* simd, int threads);
+
+// Plain loops: the specification, beside the operation's bytes in this folder.
 namespace scalar {
-std::unique_ptr<Op> make_lookup(const LookupSpec&, const Simd*, int threads);
-}
+Maker<ConvSpec> make_conv;
+Maker<CombineSpec> make_combine;
+Maker<AveragePoolSpec> make_average_pool;
+Maker<MaxPoolSpec> make_max_pool;
+Maker<LookupSpec> make_lookup;
+}  // namespace scalar
+
+// Drivers of vector kernels, in kernels/vector/: the same bits.
 namespace vec {
-std::unique_ptr<Op> make_lookup(const LookupSpec&, const Simd*, int threads);
-}
+Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv;
+Maker<ConvSpec> make_depthwise_3x3;
+bool fits_depthwise_3x3(const ConvSpec&);
+Maker<CombineSpec> make_combine;
+Maker<AveragePoolSpec> make_average_pool;
+Maker<MaxPoolSpec> make_max_pool;
+Maker<LookupSpec> make_lookup;
+}  // namespace vec
+
+// The first of the list in kernels/select.cpp that applies.
+template <class Spec>
+struct Kernel;
+template <class Spec>
+using Choice = const Kernel<Spec>&(const Spec&, const Simd* simd);
+Choice<ConvSpec> best_kernel;
+Choice<CombineSpec> best_kernel;
+Choice<AveragePoolSpec> best_kernel;
+Choice<MaxPoolSpec> best_kernel;
+Choice<LookupSpec> best_kernel;
 
 }  // namespace dbq

@@ -9,11 +9,8 @@ namespace {
 class Combine final : public Op {
 public:
     Combine(const CombineSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          shape_(spec.shape),
-          types_(spec.in_types),
-          outputs_(spec.outputs, int(types_.size()), 1 << 30),
-          parts_(parts_for(shape_.channels, threads)) {}
+        : simd_(simd), shape_(spec.shape), types_(spec.in_types),
+          outputs_(spec.outputs, int(types_.size()), 1 << 30), parts_(parts_for(shape_.channels, threads)) {}
 
     int tasks() const override { return parts_; }
     void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {

@@ -17,15 +17,9 @@ constexpr int CHUNK_PAIRS = 64;  // bytes: 255 * 128 < 2^15
 class DenseConv final : public Op {
 public:
     DenseConv(const ConvSpec& spec, const Simd& simd, int threads, bool bytes)
-        : simd_(simd),
-          rows_(spec, simd),
-          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          is_signed_(spec.in_type == Type::I8),
-          bytes_(bytes),
-          branches_(spec.branches),
-          groups_(spec.groups),
-          outputs_in_group_(spec.out.channels / spec.groups),
-          pairs_(ceil_div(rows_.count(), 2)),
+        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()),
+          is_signed_(spec.in_type == Type::I8), bytes_(bytes), branches_(spec.branches), groups_(spec.groups),
+          outputs_in_group_(spec.out.channels / spec.groups), pairs_(ceil_div(rows_.count(), 2)),
           spans_(rows_.spans(threads)) {
         choose_tile();
         pack(spec);

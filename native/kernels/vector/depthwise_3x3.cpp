@@ -14,9 +14,7 @@ constexpr int BATCH_BYTES = 8 * 1024;  // of padded planes
 class DepthwiseConv3x3 final : public Op {
 public:
     DepthwiseConv3x3(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          channels_(spec.in.channels),
-          parts_(parts_for(spec.in.channels, threads)),
+        : simd_(simd), channels_(spec.in.channels), parts_(parts_for(spec.in.channels, threads)),
           output_(spec.outputs[0]) {
         describe_planes(spec);
         pack(spec);

@@ -19,9 +19,7 @@ constexpr size_t BAND_BYTES = 16 * 1024;  // of interleaved lines: they stay in 
 class DepthwiseConv final : public Op {
 public:
     DepthwiseConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          spec_(spec),
+        : simd_(simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()), spec_(spec),
           multiplier_(spec.out.channels / spec.in.channels),
           lines_at_once_(spec.window.stride_h == 1 && spec.window.dilation_h == 1 ? 2 : 1),
           pair_lines_(ceil_div(spec.window.kernel_h + lines_at_once_ - 1, 2)),

@@ -15,11 +15,8 @@ constexpr int BLOCK = 16;  // channels whose weights are read once for all pixel
 class DotConv final : public Op {
 public:
     DotConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          spec_(spec),
-          taps_(spec.taps()),
-          padded_(round_up(size_t(taps_), size_t(simd.lanes))),
+        : simd_(simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()), spec_(spec),
+          taps_(spec.taps()), padded_(round_up(size_t(taps_), size_t(simd.lanes))),
           parts_(parts_for(spec.out.channels, threads)) {
         // weights[k][j][tap], zeros up to the next multiple of the vector length.
         weights_.resize(size_t(spec.out.channels * spec.branches) * padded_);

@@ -13,9 +13,7 @@ namespace {
 class AveragePool final : public Op {
 public:
     AveragePool(const AveragePoolSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          spec_(spec),
-          outputs_(spec.outputs, 1, 2147483648.0),
+        : simd_(simd), spec_(spec), outputs_(spec.outputs, 1, 2147483648.0),
           parts_(parts_for(spec.out.channels, threads)) {}
 
     int tasks() const override { return parts_; }

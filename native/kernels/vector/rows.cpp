@@ -21,10 +21,7 @@ bool is_pointwise(const ConvShape& s) {
 }  // namespace
 
 Rows::Rows(const ConvShape& spec, const Simd& simd)
-    : simd_(simd),
-      spec_(spec),
-      inputs_(spec.inputs()),
-      direct_(is_pointwise(spec)),
+    : simd_(simd), spec_(spec), inputs_(spec.inputs()), direct_(is_pointwise(spec)),
       shifted_(spec.window.stride_h == 1 && spec.window.stride_w == 1 && spec.in.width == spec.out.width) {
     for (int kx = 0; kx < spec.window.kernel_w; ++kx) {
         const int shift = kx * spec.window.dilation_w - spec.window.pad_left, stride = spec.window.stride_w;

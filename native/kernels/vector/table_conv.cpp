@@ -33,12 +33,8 @@ struct Slice {
 class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd),
-          rows_(spec, simd),
-          outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          is_signed_(spec.in_type == Type::I8),
-          branches_(spec.branches),
-          spans_(rows_.spans(threads)) {
+        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()),
+          is_signed_(spec.in_type == Type::I8), branches_(spec.branches), spans_(rows_.spans(threads)) {
         choose_tile(spec.out.channels / spec.groups * branches_);
         make_slices(spec, threads);
     }
