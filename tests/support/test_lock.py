@@ -38,6 +38,7 @@ def test_another_process_is_named_and_its_death_frees_the_lock(tmp_path: Path) -
     assert str(holder.pid) in str(error.value)
     assert socket.gethostname() in str(error.value)
     holder.kill()
+    holder.wait()
     with only_one(lock, wait=False):
         pass
     holder.communicate()
