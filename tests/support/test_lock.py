@@ -38,10 +38,9 @@ def test_another_process_is_named_and_its_death_frees_the_lock(tmp_path: Path) -
     assert str(holder.pid) in str(error.value)
     assert socket.gethostname() in str(error.value)
     holder.kill()
-    holder.wait()
+    holder.communicate()  # until it is gone
     with only_one(lock, wait=False):
         pass
-    holder.communicate()
     pids = [int(line.split()[1]) for line in lock.read_text().splitlines()]
     assert pids == [holder.pid, os.getpid()], "a line for each holder"
 
