@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,11 @@ import typer
 from dbq.cli.options import JsonOption, SetOption
 from dbq.cli.terminal import command_line, print_json
 from dbq.errors import TrainingError
-from dbq.experiments.sweep.sweep import Sweep, load_sweep, sweep_names
+from dbq.experiments.sweep.sweep import load_sweep, sweep_names
 
 if TYPE_CHECKING:
     from dbq.experiments.sweep.outcome import Outcome
-    from dbq.experiments.sweep.runner import Status
+    from dbq.experiments.sweep.runner import Task
 
 
 def complete_sweep(incomplete: str) -> list[str]:
@@ -62,10 +62,11 @@ def sweep(
     if ray and workers > 1:
         raise TrainingError("--workers are processes on this machine: leave it out with --ray")
     chosen = load_sweep(sweep, overrides or ())
+    epochs = sum(run.recipe.train.epochs for run in chosen.runs(out))
     crew = partial(RayTasks, address=ray) if ray else partial(Processes, count=workers)
     try:
         # stdout is for the result, and Ray prints there what happens to its nodes.
-        with _progress(chosen, out, quiet=as_json) as watch, redirect_stdout(sys.stderr):
+        with _progress(epochs, quiet=as_json) as watch, redirect_stdout(sys.stderr):
             found = run_sweep(chosen, out, crew, watch)
     except KeyboardInterrupt:
         typer.echo(f"all runs are saved; to continue: {command_line(context)}", err=True)
@@ -94,38 +95,28 @@ def _pictures(found: Outcome, out: Path) -> list[Path]:
 
 
 @contextmanager
-def _progress(
-    sweep: Sweep, out: Path, quiet: bool
-) -> Iterator[Callable[[dict[str, Status]], None]]:
+def _progress(epochs: int, quiet: bool) -> Iterator[Callable[[Sequence[Task]], None]]:
     """A bar for the whole sweep, in epochs, and a line for each run that ends."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from dbq.training.record.rundir import RunDir
-
-    runs = sweep.runs(out)
-    epochs = sum(run.recipe.train.epochs for run in runs)
     console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    seen: dict[str, Status] = {}
+    seen: dict[str, str] = {}
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bars:
-        task = bars.add_task("starting", total=epochs)
+        bar = bars.add_task("starting", total=epochs)
 
-        def watch(status: dict[str, Status]) -> None:
-            for name, found in status.items():
-                # Runs that had already ended when we started are not news.
-                if found.state != "waiting" and seen.get(name, found) != found:
-                    console.print(f"{name} {found}", markup=False, highlight=False, soft_wrap=True)
-            seen.update(status)
-            done = sum(RunDir(out / run.name).epochs_done for run in runs)
-            bars.update(task, description=_counts(status), completed=done)
+        def watch(tasks: Sequence[Task]) -> None:
+            ends = {task.name: task.end for task in tasks}
+            for name, end in ends.items():
+                if end and seen.get(name, end) != end:  # not news if it had ended before we started
+                    console.print(f"{name} {end}", markup=False, highlight=False, soft_wrap=True)
+            seen.update(ends)
+            done = list(ends.values()).count("finished")
+            failed = sum(bool(end) for end in ends.values()) - done
+            text = f"{done} of {len(ends)} runs" + (f", {failed} failed" if failed else "")
+            completed = sum(task.files.epochs_done for task in tasks)
+            bars.update(bar, description=text, completed=completed)
 
         yield watch
-
-
-def _counts(status: dict[str, Status]) -> str:
-    """How many runs have ended, in a few words."""
-    states = [found.state for found in status.values()]
-    failed = f", {states.count('failed')} failed" if "failed" in states else ""
-    return f"{states.count('finished')} of {len(states)} runs{failed}"

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
@@ -45,93 +45,76 @@ class Task:
 
     @classmethod
     def of(cls, run: Run, out: Path) -> Task:
-        directory = out.absolute()
-        baseline = str(directory / run.baseline) if run.baseline else ""
-        return cls(run.name, str(directory / run.name), run.recipe.to_toml(), baseline)
+        baseline = str(out.absolute() / run.baseline) if run.baseline else ""
+        return cls(run.name, str(out.absolute() / run.name), run.recipe.to_toml(), baseline)
 
     @property
     def files(self) -> RunDir:
         return RunDir(Path(self.directory))
 
     @property
-    def status(self) -> Status:
-        """Failed, too, if the run cannot start because its baseline failed."""
-        if self.files.is_finished:
-            return Status("finished")
-        error = self.files.error()
-        if not error and self.baseline and RunDir(Path(self.baseline)).error():
-            error = f"its baseline {Path(self.baseline).name} failed"
-        return Status("failed", error) if error else Status("waiting")
+    def error(self) -> str:
+        """Why the run failed, or cannot start; empty if neither."""
+        baseline = Path(self.baseline)
+        stuck = f"its baseline {baseline.name} failed"
+        return self.files.error() or (stuck if self.baseline and RunDir(baseline).error() else "")
 
     @property
-    def can_start(self) -> bool:
-        return not self.baseline or RunDir(Path(self.baseline)).is_finished
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a run stands; one that is being trained is waiting for its end."""
-
-    state: Literal["finished", "failed", "waiting"]
-    error: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.state}: {self.error}" if self.error else self.state
+    def end(self) -> str:
+        """ "finished" or "failed: why"; empty if the run has not ended."""
+        if self.files.is_finished:
+            return "finished"
+        return f"failed: {self.error}" if self.error else ""
 
 
 class Crew(Protocol):
-    """Whoever trains: processes here, or a cluster."""
+    """Whoever trains: `Processes` on this machine, or a cluster."""
 
-    def is_at_work(self) -> bool:
-        """Wait a moment; False if all have ended."""
+    def is_at_work(self) -> bool: ...  # waits a moment; False if all have ended
 
-    def stop(self) -> None:
-        """Ask those that are left to save and end, and wait for them."""
-
-
-Watch = Callable[[dict[str, Status]], None]
+    def stop(self) -> None: ...  # lets those that are left save, and waits for them
 
 
 def run_sweep(
     sweep: Sweep,
     out: Path,
     crew: Callable[[Sequence[Task]], Crew],
-    watch: Watch = lambda status: None,
+    watch: Callable[[Sequence[Task]], None] = lambda tasks: None,
 ) -> Outcome:
-    """Train what is not finished by a `crew`, such as `Processes`, and write `out`/sweep.json.
+    """Train what is not finished, and write `out`/sweep.json. `watch` is called about once a second.
 
     Runs that failed before are tried again. Other processes and machines may work on the same sweep;
-    this one then waits for them, too. `watch` gets the status of all runs about once a second.
+    this one then waits for them, too.
     """
     runs = sweep.runs(out)
     tasks = [Task.of(run, out) for run in runs]
     for task in tasks:
         task.files.clear_error()
     with stop_on_signal() as request:
-        workers = crew([task for task in tasks if task.status.state != "finished"])
+        workers = crew([task for task in tasks if not task.end])
         try:
             while not request.made and workers.is_at_work():
-                watch({task.name: task.status for task in tasks})
+                watch(tasks)
         finally:
             workers.stop()
-    status = {task.name: task.status for task in tasks}
-    watch(status)
-    found = Outcome(
+    watch(tasks)
+    outcome = Outcome(
         sweep,
-        rows=tuple(Row.of(r, out / r.name) for r in runs if status[r.name].state == "finished"),
-        failed={name: found.error for name, found in status.items() if found.state == "failed"},
-        unfinished=tuple(name for name in status if status[name].state == "waiting"),
+        tuple(Row.of(r, out / r.name) for r in runs if RunDir(out / r.name).is_finished),
+        {task.name: task.error for task in tasks if task.error},
+        tuple(task.name for task in tasks if not task.end),
     )
-    found.write(out)
+    outcome.write(out)
     if request.made:
         raise KeyboardInterrupt
-    return found
+    return outcome
 
 
 def work(tasks: Sequence[Task]) -> None:
     """Train until every run is finished or has failed, whichever process trained it."""
-    while left := [task for task in tasks if task.status.state == "waiting"]:
-        if not any(_attempt(task) for task in left if task.can_start):
+    while left := [task for task in tasks if not task.end]:
+        ready = (t for t in left if not t.baseline or RunDir(Path(t.baseline)).is_finished)
+        if not any(_attempt(task) for task in ready):
             time.sleep(PAUSE)  # other processes are training, and may die
 
 
@@ -153,11 +136,8 @@ class Processes:
     """Worker processes on this machine; several get one thread each."""
 
     def __init__(self, tasks: Sequence[Task], count: int = 1) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        arguments = (tasks, 1 if count > 1 else 0)
-        self.started = [
-            spawn.Process(target=_live, args=arguments) for _ in range(min(count, len(tasks)))
-        ]
+        make, several = multiprocessing.get_context("spawn").Process, count > 1
+        self.started = [make(target=_live, args=(tasks, several)) for _ in tasks[:count]]
         for process in self.started:
             process.start()
 
@@ -178,13 +158,13 @@ class Processes:
             raise
 
 
-def _live(tasks: Sequence[Task], threads: int) -> None:
-    """All that a worker process does; 0 threads leaves their number to torch."""
+def _live(tasks: Sequence[Task], one_thread: bool) -> None:
+    """All that a worker process does."""
     os.setpgrp()  # Ctrl-C goes to the process that started us, which then tells us, once
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if threads:
-        torch.set_num_threads(threads)
+    if one_thread:
+        torch.set_num_threads(1)
     with suppress(KeyboardInterrupt):  # the run is saved, and its lock is free
         work(tasks)
 
