@@ -20,26 +20,12 @@ from tests.runs import TINY, single_thread
 SEED = 20200823
 
 # A run that takes two seconds; reports and figures are made of two such.
-RECIPE = """
-about = "tests"
-[model]
-name = "mobilenet_v1"
-width = 0.125
-options = { small_input = true }
-[data]
-name = "digits"
-[train]
-epochs = 2
-batch = 360
-rate = 0.02
-[quantize]
-plan = "PLAN"
-[temperature]
-start = 20
-increment = 20
-[machine]
-device = "cpu"
-"""
+SHORT = [
+    "model.name=mobilenet_v1",
+    "model.width=0.125",
+    "model.options.small_input=true",
+    "train.every=epoch",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -70,11 +56,9 @@ def resnet20_weights() -> Path:
 
 def _run(folder: Path, name: str, plan: str) -> Path:
     file = folder / f"{name}.toml"
-    file.write_text(RECIPE.replace("PLAN", plan))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    train(load_recipe(file), folder / name)
-    torch.set_num_threads(before)
+    file.write_text(TINY)
+    with single_thread():
+        train(load_recipe(file, [*SHORT, f"quantize.plan={plan}"]), folder / name)
     return folder / name
 
 

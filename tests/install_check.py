@@ -1,6 +1,6 @@
 """What the base package does with numpy alone; run by install_check.sh in a fresh environment.
 
-usage: install_check.py NET, where a small .dbq file is written
+usage: python -m tests.install_check NET, where a small .dbq file is written
 """
 
 from __future__ import annotations
@@ -15,15 +15,13 @@ import dbq
 from dbq.deploy.inspection import describe
 from dbq.deploy.reference import run
 from dbq.support.extras import EXTRAS
+from tests.native.handmade import images_for, small_program
 
 
 def main(path: Path) -> None:
     assert "site-packages" in dbq.__file__, f"{dbq.__file__} is not the installed package"
     present = [package for package in EXTRAS if find_spec(package)]
     assert not present, f"not a base install: {present}"
-    sys.path.insert(0, str(Path(__file__).parent / "native"))
-    from handmade import images_for, small_program
-
     program = small_program()
     dbq.save(program, path)
     images = images_for(program, 4)

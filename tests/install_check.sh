@@ -29,7 +29,7 @@ done
 
 net=$here/net.dbq
 unset PYTHONPATH
-expect 0 "base: loaded" "$here/base/bin/python" tests/install_check.py "$net"
+expect 0 "base: loaded" "$here/base/bin/python" -m tests.install_check "$net"
 expect 2 "pip install 'dbq[cli]'" "$here/base/bin/dbq" --help
 expect 2 "pip install 'dbq[cli]'" "$here/base/bin/python" -m dbq inspect "$net"
 

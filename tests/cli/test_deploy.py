@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from dbq.cli.main import app
 from dbq.data import views
 from dbq.data.options import DataOptions
+from dbq.data.split import TensorSplit
 from dbq.data.table import load_data
 from dbq.data.views import centre_view
 from dbq.deploy import reference
@@ -50,6 +51,7 @@ def test_train_export_run(run: Path, tmp_path: Path) -> None:
     assert f"{file}: {file.stat().st_size:,} bytes" in said
 
     _, test = load_data(DataOptions("digits"))
+    assert isinstance(test, TensorSplit)
     pixels = test.images[0].permute(1, 2, 0).numpy()
     Image.fromarray(pixels).save(tmp_path / "digit.png")
     (row,) = json.loads(dbq("run", file, tmp_path / "digit.png", "--top", "10", "--json"))
@@ -115,6 +117,7 @@ def test_onnx_beside_it(run: Path, tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
     (input,) = session.get_inputs()
     _, test = load_data(DataOptions("digits"))
+    assert isinstance(test, TensorSplit)
     images = test.images.permute(0, 2, 3, 1).numpy()
     (logits,) = session.run(None, {input.name: images})
     expected = reference.run(load_program(tmp_path / "net.dbq"), images)

@@ -18,14 +18,15 @@ from dbq.data.options import DataOptions
 from dbq.data.views import MEAN, STD, centre_view, random_view
 from dbq.errors import DataError
 from dbq.model.pixels import normalise
+from tests.photographs import write_photograph
 
 COUNT, SIDE = 10, 16
 
 
 @pytest.fixture
-def folder(tmp_path: Path, photograph) -> Path:
+def folder(tmp_path: Path) -> Path:
     for i in range(COUNT):
-        photograph(tmp_path / f"{i}.jpg", 40 + 3 * i, 60 - 2 * i, seed=i)
+        write_photograph(tmp_path / f"{i}.jpg", 40 + 3 * i, 60 - 2 * i, seed=i)
     return tmp_path
 
 

@@ -12,6 +12,7 @@ from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError
+from tests.photographs import write_photograph
 
 WNIDS = ["n01440764", "n01443537", "n02119789"]
 VAL = [f"ILSVRC2012_val_0000000{i}.JPEG" for i in range(1, 5)]
@@ -20,13 +21,13 @@ DEVKIT_IDS = "1 n02119789\n2 n01443537\n3 n01440764\n"  # not in the order of wn
 
 
 @pytest.fixture
-def root(tmp_path: Path, photograph) -> Path:
+def root(tmp_path: Path) -> Path:
     """Three classes with 1, 2 and 3 training images; four validation images, flat, no labels."""
     for label, wnid in enumerate(reversed(WNIDS)):  # made in another order than the sorted one
         for i in range(3 - label):
-            photograph(tmp_path / "train" / wnid / f"{wnid}_{i}.JPEG", seed=label)
+            write_photograph(tmp_path / "train" / wnid / f"{wnid}_{i}.JPEG", seed=label)
     for i, name in enumerate(VAL):
-        photograph(tmp_path / "val" / name, seed=10 + i)
+        write_photograph(tmp_path / "val" / name, seed=10 + i)
     return tmp_path
 
 
@@ -36,8 +37,8 @@ def in_folders(root: Path) -> None:
         (root / "val" / name).rename(root / "val" / WNIDS[label] / name)
 
 
-def load(root: Path, **options: int) -> tuple[FileSplit, FileSplit]:
-    train, test = load_data(DataOptions("imagenet", str(root), workers=0, **options))
+def load(root: Path, image_size: int = 0) -> tuple[FileSplit, FileSplit]:
+    train, test = load_data(DataOptions("imagenet", str(root), image_size=image_size, workers=0))
     assert isinstance(train, FileSplit)
     assert isinstance(test, FileSplit)
     return train, test
@@ -110,11 +111,11 @@ def test_devkit_ids_that_are_not_mapped(root: Path) -> None:
         load(root)
 
 
-def test_damaged_layouts(root: Path, photograph) -> None:
+def test_damaged_layouts(root: Path) -> None:
     with pytest.raises(DataError, match=r"val_labels\.txt"):
         load(root)
     in_folders(root)
-    photograph(root / "val" / "n99999999" / "a.JPEG")
+    write_photograph(root / "val" / "n99999999" / "a.JPEG")
     with pytest.raises(DataError, match="n99999999"):
         load(root)
     shutil.rmtree(root / "val" / "n99999999")

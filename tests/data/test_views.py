@@ -16,10 +16,10 @@ from dbq.data.views import (
     crop_of_resized,
     decode,
     random_view,
-    resized,
 )
-from dbq.deploy.images import require_pillow
+from dbq.deploy.images import require_pillow, resized
 from dbq.errors import DataError
+from tests.photographs import write_photograph
 
 BILINEAR = Image.Resampling.BILINEAR
 # Pillow resizes rows, rounds, then columns, and rounds. Positions that differ in the last bit of a
@@ -39,8 +39,8 @@ def difference(a: np.ndarray, b: np.ndarray) -> int:
 
 
 @pytest.mark.parametrize("size", [(500, 375), (375, 500), (100, 90), (224, 224), (1, 7)])
-def test_crop_of_resized(tmp_path: Path, photograph, size: tuple[int, int]) -> None:
-    image = decode(str(photograph(tmp_path / "a.png", *size)))
+def test_crop_of_resized(tmp_path: Path, size: tuple[int, int]) -> None:
+    image = decode(str(write_photograph(tmp_path / "a.png", *size)))
     for length in (256, 311, 480):
         width, height = resized(size, length)
         assert min(width, height) == length
@@ -52,8 +52,8 @@ def test_crop_of_resized(tmp_path: Path, photograph, size: tuple[int, int]) -> N
                 assert (ours != plain).mean() <= RARE
 
 
-def test_centre(tmp_path: Path, photograph) -> None:
-    path = photograph(tmp_path / "a.jpg", 500, 375)
+def test_centre(tmp_path: Path) -> None:
+    path = write_photograph(tmp_path / "a.jpg", 500, 375)
     with Image.open(path) as image:
         expected = square(image, 256, 58, (256 - 224) // 2, 224)
     assert np.array_equal(centre_view(str(path), 224), expected)
@@ -87,10 +87,8 @@ def test_random_views_are_crops_within_the_stated_range(tmp_path: Path) -> None:
     assert len(corners) > 150
 
 
-def test_both_ends_of_the_range_are_drawn(
-    tmp_path: Path, photograph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, asked = str(photograph(tmp_path / "a.png")), set()
+def test_both_ends_of_the_range_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, asked = str(write_photograph(tmp_path / "a.png")), set()
 
     def note(source: str, at_least: int) -> Image.Image:
         asked.add(at_least)
@@ -102,8 +100,8 @@ def test_both_ends_of_the_range_are_drawn(
     assert asked == set(range(8, 16))  # 7/224 of [256, 480]
 
 
-def test_a_large_jpeg_is_decoded_smaller_but_not_too_small(tmp_path: Path, photograph) -> None:
-    path = str(photograph(tmp_path / "a.jpg", 1600, 1200))
+def test_a_large_jpeg_is_decoded_smaller_but_not_too_small(tmp_path: Path) -> None:
+    path = str(write_photograph(tmp_path / "a.jpg", 1600, 1200))
     assert decode(path).size == (1600, 1200)
     assert decode(path, at_least=300).size == (400, 300)
     assert decode(path, at_least=301).size == (800, 600)
@@ -122,13 +120,13 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     assert view.min() == 255
 
 
-def test_reasons(tmp_path: Path, photograph) -> None:
+def test_reasons(tmp_path: Path) -> None:
     with pytest.raises(UnreadableImageError, match=r"^No such file or directory$"):
         decode(str(tmp_path / "none.jpg"))
     (tmp_path / "text.jpg").write_text("hello")
     with pytest.raises(UnreadableImageError, match=r"^not an image$"):
         decode(str(tmp_path / "text.jpg"))
-    whole = photograph(tmp_path / "whole.jpg", 300, 200)
+    whole = write_photograph(tmp_path / "whole.jpg", 300, 200)
     (tmp_path / "half.jpg").write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     with pytest.raises(UnreadableImageError, match="truncated"):
         decode(str(tmp_path / "half.jpg"))

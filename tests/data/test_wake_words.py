@@ -17,6 +17,7 @@ from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError
+from tests.photographs import write_photograph
 
 PERSON, DOG = 7, 1  # not COCO's own ids: the name decides
 # boxes in an image of 100 x 40 = 4,000 pixels, of which 0.5 % are 20
@@ -49,7 +50,7 @@ def instances(ids: tuple[int, ...], name: Callable[[int], str]) -> dict[str, Any
 
 
 @pytest.fixture(params=["2014", "2017"])
-def root(tmp_path: Path, photograph, request: pytest.FixtureRequest) -> Path:
+def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     year = request.param
     (tmp_path / "annotations").mkdir()
     for part, ids in (("train", TRAIN), ("val", VAL)):
@@ -58,14 +59,14 @@ def root(tmp_path: Path, photograph, request: pytest.FixtureRequest) -> Path:
             return f"COCO_{part}2014_{i:012}.jpg" if year == "2014" else f"{i:012}.jpg"
 
         for i in ids:
-            photograph(tmp_path / f"{part}{year}" / name(i), 100, 40, seed=i)
+            write_photograph(tmp_path / f"{part}{year}" / name(i), 100, 40, seed=i)
         path = tmp_path / "annotations" / f"instances_{part}{year}.json"
         path.write_text(json.dumps(instances(ids, name)))
     (tmp_path / "mscoco_minival_ids.txt").write_text("42\n34\n")
     return tmp_path
 
 
-def annotations(root: Path) -> Path:
+def training_annotations(root: Path) -> Path:
     return next((root / "annotations").glob("instances_train*.json"))
 
 
@@ -118,7 +119,7 @@ def test_hash_split(root: Path) -> None:
     chosen = [i for i in BOXES if first_eight_bytes(i) % 1000 < 65]
     assert list(found(test)) == chosen == [9]
     assert sorted(found(train)) == [25, 30, 34, 42, 73]
-    path = annotations(root)
+    path = training_annotations(root)
     path.write_text(re.sub(r'"(id|image_id)": 9,', r'"\1": 8,', path.read_text()))
     with pytest.raises(DataError, match="test"):
         load(root)
@@ -150,9 +151,9 @@ def test_damaged_ids(root: Path) -> None:
 
 
 def test_damaged_annotations(root: Path) -> None:
-    path = annotations(root)
+    path = training_annotations(root)
     whole = json.loads(path.read_text())
-    for change, message in [
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"categories": [{"id": 1, "name": "dog"}]}, "person"),
         ({"images": []}, "instances_train"),
         ({"images": [], "annotations": []}, "instances_train"),
@@ -160,7 +161,8 @@ def test_damaged_annotations(root: Path) -> None:
         ({"annotations": 3}, "instances_train.*TypeError"),
         ({"images": [{**whole["images"][0], "width": 0}], "annotations": whole["annotations"][:1]},
          "image 9 "),
-    ]:  # fmt: skip
+    ]  # fmt: skip
+    for change, message in changes:
         path.write_text(json.dumps({**whole, **change}))
         with pytest.raises(DataError, match=message):
             load(root)
@@ -176,7 +178,7 @@ def test_damaged_annotations(root: Path) -> None:
 
 
 def test_an_annotation_cannot_point_outside(root: Path) -> None:
-    path = annotations(root)
+    path = training_annotations(root)
     path.write_text(path.read_text().replace('"file_name": "', '"file_name": "../../'))
     train, _ = load(root)
     assert all(Path(train.path(i)).resolve().is_relative_to(root.resolve()) for i in range(4))

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import dbq
-from dbq.deploy.program import Convolution
+from dbq.deploy.operations.convolution import Convolution
 from dbq.errors import LoweringError
+from dbq.plans.precision import Precision
 from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import FixedPoint
 
@@ -29,7 +30,7 @@ def network(codes: list[int]) -> nn.Sequential:
     net = nn.Sequential(nn.Conv2d(3, 1, 1), nn.Conv2d(1, 1, 1))
     dbq.prepare(net, dbq.Plan("all", default=dbq.LayerPlan.of("2b", 8)), IMAGE)
     net[0].weight.data = torch.tensor(codes).float().reshape(1, 3, 1, 1)
-    net[0].weight_quantizer = Chosen(net[0].weight_quantizer.precision, 1)
+    net[0].weight_quantizer = Chosen(Precision.parse("2b"), 1)
     dbq.calibrate(net, [IMAGE])
     return net
 

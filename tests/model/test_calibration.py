@@ -13,16 +13,7 @@ from dbq.errors import DbqError, LoweringError
 from dbq.plans.plan import Clip
 from dbq.quantizers.contract import InputQuantizer
 from dbq.quantizers.inputs import RunningClip
-
-IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
-
-
-def network() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-        nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 16, 1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(1600, 4),
-    )  # fmt: skip
+from tests.model.small import IMAGE, network
 
 
 class TestCalibrate:
@@ -43,9 +34,11 @@ class TestCalibrate:
         dbq.prepare(net, "dbq-1t", IMAGE)
         batch = torch.randn(6, 3, 12, 12)
         dbq.calibrate(net, [batch])
+        norm = net[1]
+        assert isinstance(norm, nn.BatchNorm2d)
         with torch.no_grad():
             x = torch.relu(nn.functional.batch_norm(
-                net[0](batch), None, None, net[1].weight, net[1].bias, training=True))  # fmt: skip
+                net[0](batch), None, None, norm.weight, norm.bias, training=True))  # fmt: skip
             expected = nn.functional.conv2d(x, dbq.branches(net)["3"].weight).mean((0, 2, 3))
         torch.testing.assert_close(net[4].running_mean, expected, rtol=1e-4, atol=1e-5)
 
@@ -53,15 +46,16 @@ class TestCalibrate:
         net = network()
         dbq.prepare(net, "fx8-3", IMAGE)
         net.train()
-        net[1].momentum = 0.3
-        clip = net[0].input_quantizer.clip
+        norm, clip = net[1], net[0].input_quantizer.clip
+        assert isinstance(norm, nn.BatchNorm2d)
         assert isinstance(clip, RunningClip)
+        norm.momentum = 0.3
         clip.limit.fill_(99.0)
         labelled = [(torch.full((2, 3, 12, 12), 3.0), torch.tensor([0, 1]))]
         dbq.calibrate(net, labelled)
         assert clip.limit == 3.0, "the old range is forgotten"
         assert all(module.training for module in net.modules())
-        assert net[1].momentum == 0.3
+        assert norm.momentum == 0.3
         before = copy.deepcopy(net.state_dict())
         weights = {k: v for k, v in before.items() if "running" not in k and "limit" not in k}
         dbq.calibrate(net, iter(labelled))
@@ -74,7 +68,8 @@ class TestCalibrate:
             net = network()
             dbq.prepare(net, "fx8-3", IMAGE)
             dbq.calibrate(net, [torch.full((1, 3, 12, 12), peak) for peak in peaks])
-            assert float(net[0].input_quantizer.clip.limit) == pytest.approx(5.0, rel=1e-6)
+            limit = net.get_buffer("0.input_quantizer.clip.limit")
+            assert float(limit) == pytest.approx(5.0, rel=1e-6)
 
     def test_models_with_several_inputs(self) -> None:
         class Sum(nn.Module):

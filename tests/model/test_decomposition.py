@@ -7,16 +7,8 @@ import torch
 from torch import nn
 
 import dbq
-
-IMAGE = torch.randn(1, 3, 12, 12, generator=torch.Generator().manual_seed(2))
-
-
-def network() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-        nn.Conv2d(8, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 16, 1), nn.Dropout(0.5), nn.Flatten(), nn.Linear(1600, 4),
-    )  # fmt: skip
+from dbq.model.layers import QuantConv2d
+from tests.model.small import IMAGE, network
 
 
 def test_branches_report_codes_scales_sparsity_and_ratios() -> None:
@@ -27,6 +19,7 @@ def test_branches_report_codes_scales_sparsity_and_ratios() -> None:
     net.eval()
     for name, layer in found.items():
         module = net.get_submodule(name)
+        assert isinstance(module, QuantConv2d)
         assert torch.equal(layer.weight, module.quantized_weight())
         assert layer.codes.shape == (2, *module.weight.shape)
         zeros = [(code == 0).sum().item() / code.numel() for code in layer.codes]

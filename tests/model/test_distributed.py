@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import dbq
@@ -38,7 +38,7 @@ def worker(rank: int, folder: str) -> None:
 
 
 def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
-    mp.spawn(worker, args=(str(tmp_path),), nprocs=2)
+    spawn(worker, args=(str(tmp_path),), nprocs=2)
     net = network()
     step(net, IMAGES)
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))

@@ -16,8 +16,9 @@ from dbq.quantizers.methods.mixed import MixedQuantizer
 def network() -> nn.Sequential:
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 5), nn.Linear(5, 2))
     for layer, bits in ((net[0], 4), (net[2], 6)):
-        quantizer = MixedQuantizer(Precision("fixed", 8), len(layer.weight), initial=bits)
-        quantizer.initialise(layer.weight.detach())
+        weight = layer.get_parameter("weight").detach()
+        quantizer = MixedQuantizer(Precision("fixed", 8), len(weight), initial=bits)
+        quantizer.initialise(weight)
         quantize_layer(layer, quantizer, None)
     quantize_layer(net[3], FixedPointQuantizer(Precision("fixed", 8), 2), None)  # does not count
     return net

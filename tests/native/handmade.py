@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,8 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import CODE_RANGE, Result, Shape, Tensor, Type
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
+
+T = TypeVar("T")
 
 FIELDS = {"u32", "window", "results"}
 # Operations made of fields that any may have need no generator of their own.
@@ -42,7 +46,7 @@ class Dice:
     def between(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, high + 1))
 
-    def pick(self, *choices: object) -> object:
+    def pick(self, *choices: T) -> T:
         return choices[self.between(0, len(choices) - 1)]
 
     def tensor(self, type: Type, shape: Shape, scale: float = 1.0, largest: int = 255) -> int:
@@ -52,9 +56,11 @@ class Dice:
 
     def any_input(self, *types: Type) -> int:
         fitting = [i for i, tensor in enumerate(self.tensors) if tensor.type in types]
-        return int(self.pick(*fitting))
+        return self.pick(*fitting)
 
-    def results(self, shape: Shape, sums: int, typical: float, types: tuple[Type, ...] = ()):
+    def results(
+        self, shape: Shape, sums: int, typical: float, types: tuple[Type, ...] = ()
+    ) -> tuple[Result, ...]:
         """One to three results, of scales that use the range of the type, and halves to round."""
         types = types or tuple(self.pick(*INTEGERS) for _ in range(self.between(1, 3)))
         return tuple(self.result(type, shape, sums, typical) for type in types)
@@ -62,7 +68,7 @@ class Dice:
     def result(self, type: Type, shape: Shape, sums: int, typical: float) -> Result:
         low, high = CODE_RANGE[type]
         if type == "i32":
-            limit = int(self.pick(2**15, 2**20, 2**30))
+            limit = self.pick(2**15, 2**20, 2**30)
             low, high = max(low, -limit), min(high, limit)
         if type != "f32":
             low, high = (int(x) for x in sorted(self.rng.integers(low, high + 1, 2)))
@@ -71,37 +77,33 @@ class Dice:
         else:
             spread = max(high - low, 1) / typical
             scales = self.rng.normal(0, spread, (shape.channels, sums)).astype(np.float32)
-        offsets = self.rng.integers(-20, 20, shape.channels).astype(np.float32) / 2
+        offsets = (self.rng.integers(-20, 20, shape.channels) / 2).astype(np.float32)
         tensor = self.tensor(type, shape, largest=max(-low, high))
         return Result(tensor, low, high, scales, offsets)
 
     def window(self, shape: Shape, largest: int = 5, dilated: bool = False) -> tuple[Window, Shape]:
         """A window, and the size of an output whose windows all overlap the image."""
-        axes = []
-        for size in shape[1:]:
-            kernel, stride = self.between(1, largest), self.between(1, 3)
-            dilation = self.between(1, 2) if dilated else 1
-            extent = (kernel - 1) * dilation + 1
-            padding = self.between(0, extent - 1)
-            axes.append(
-                (
-                    kernel,
-                    stride,
-                    padding,
-                    dilation,
-                    self.between(1, (size - 1 + padding) // stride + 1),
-                )
-            )
-        kernel, stride, padding, dilation, out = zip(*axes, strict=True)
+        rows, columns = (self.axis(size, largest, dilated) for size in shape[1:])
+        kernel, stride, padding, dilation, out = zip(rows, columns, strict=True)
         return Window(kernel, stride, padding, dilation), Shape(shape.channels, *out)
 
-    def codes(self, branches: int, kernels: int, channels: int, window: Window, bits: int | None):
+    def axis(self, size: int, largest: int, dilated: bool) -> tuple[int, int, int, int, int]:
+        """A window's kernel, stride, padding and dilation along one axis, and the output's size."""
+        kernel, stride = self.between(1, largest), self.between(1, 3)
+        dilation = self.between(1, 2) if dilated else 1
+        padding = self.between(0, (kernel - 1) * dilation)
+        out = self.between(1, (size - 1 + padding) // stride + 1)
+        return kernel, stride, padding, dilation, out
+
+    def codes(
+        self, branches: int, kernels: int, channels: int, window: Window, bits: int | None
+    ) -> npt.NDArray[np.int8]:
         limit = 1 if bits is None else 2 ** (bits - 1) - 1
         shape = (branches, kernels, channels, *window.kernel)
         return self.rng.integers(-limit, limit + 1, shape, np.int8)
 
     def add_convolution(
-        self, input: int, window: Window, groups: int, out: Shape, types=()
+        self, input: int, window: Window, groups: int, out: Shape, types: tuple[Type, ...] = ()
     ) -> None:
         bits = self.pick(None, None, *range(2, 9))
         branches = self.between(1, 3) if bits is None else 1
@@ -116,7 +118,7 @@ class Dice:
     def convolution(self) -> None:
         input = self.any_input("u8", "i8")
         shape = self.tensors[input].shape
-        groups = int(self.pick(1, 1, *(g for g in (2, 3, 4) if shape.channels % g == 0)))
+        groups = self.pick(1, 1, *(g for g in (2, 3, 4) if shape.channels % g == 0))
         window, out = self.window(shape, dilated=True)
         self.add_convolution(
             input, window, groups, out._replace(channels=groups * self.between(1, 70 // groups))
@@ -158,7 +160,7 @@ class Dice:
                 found = self.tensors[first]
                 fields[name] = self.tensor(found.type, out, found.scale)
             else:
-                fields[name] = int(self.pick(*alike)) if fields else first
+                fields[name] = self.pick(*alike) if fields else first
         return operation(name=f"{operation.kind} {len(self.operations)}", **fields)
 
     def channels(self) -> None:
@@ -169,7 +171,7 @@ class Dice:
         alike = [i for i, fits in enumerate(kin) if fits]
         sources = [(first, self.between(0, found.shape.channels - 1))]
         for _ in range(self.between(0, 40)):
-            tensor = int(self.pick(ZEROS, *alike, *alike))
+            tensor = self.pick(ZEROS, *alike, *alike)
             limit = 0 if tensor == ZEROS else self.tensors[tensor].shape.channels - 1
             sources.append((tensor, self.between(0, limit)))
         order = self.rng.permutation(len(sources))
@@ -201,7 +203,7 @@ def random_program(seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8) -
     """A Program of `length` operations between image and result."""
     dice = Dice(seed)
     for _ in range(length):
-        kind = str(dice.pick(*kinds))
+        kind = dice.pick(*kinds)
         dice.by_layout(BY_LAYOUT[kind]) if kind in BY_LAYOUT else getattr(dice, kind)()
     return dice.finish()
 

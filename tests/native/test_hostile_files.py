@@ -220,9 +220,9 @@ def test_sums_that_do_not_fit() -> None:
     fits, does_not = 2**29 - 2**6, 2**29
     content = write_program(one_average(fits))
     assert problem(content) is None
-    limits = [struct.pack("<ii", 0, largest) for largest in (fits, does_not)]
-    assert content.count(limits[0]) == 1
-    assert "does not fit 32 bits" in refusal(repaired(content.replace(*limits)[HEADER:]))
+    old, new = (struct.pack("<ii", 0, largest) for largest in (fits, does_not))
+    assert content.count(old) == 1
+    assert "does not fit 32 bits" in refusal(repaired(content.replace(old, new)[HEADER:]))
 
 
 def test_networks_beyond_the_limit_of_memory() -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from dbq.deploy import engine as native
@@ -91,7 +92,7 @@ def test_profile(net: Net) -> None:
         [[1, 2], [3, 4]],
     ],
 )
-def test_images_that_do_not_fit(net: Net, images: object) -> None:
+def test_images_that_do_not_fit(net: Net, images: npt.ArrayLike) -> None:
     with pytest.raises(EngineError, match=r"s expects uint8 \[N, 3, 3, 1\]: resize or convert"):
         net(images)
 

@@ -189,7 +189,7 @@ def test_truncated_file(state: State, tmp_path: Path, kind: str, kept: float) ->
     else:
         torch.save(state, path, _use_new_zipfile_serialization=kind == "zip")
     content = path.read_bytes()
-    path.write_bytes(content[: kept if kept > 1 else int(kept * len(content))])
+    path.write_bytes(content[: int(kept if kept > 1 else kept * len(content))])
     message = complaint(path)
     assert message.startswith((": not a whole", ": refused"))
     assert "again" in message or "save model.state_dict()" in message

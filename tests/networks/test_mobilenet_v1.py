@@ -1,4 +1,4 @@
-"""MobileNetV1 against the paper's operation table (COST.md)."""
+"""MobileNetV1 against the paper's operation table."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from dbq.networks.weights import load_weights, read_weights
 def conv_bn(state: dict[str, Tensor], x: Tensor, conv: str, bn: str, stride: int = 1) -> Tensor:
     x = functional.conv2d(x, state[f"{conv}.weight"], stride=stride, padding=1)
     names = ("running_mean", "running_var", "weight", "bias")
-    return functional.batch_norm(x, *(state[f"{bn}.{name}"] for name in names))
+    mean, variance, weight, bias = (state[f"{bn}.{name}"] for name in names)
+    return functional.batch_norm(x, mean, variance, weight, bias)
 
 
 def equations(state: dict[str, Tensor], x: Tensor) -> Tensor:

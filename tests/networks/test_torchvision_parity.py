@@ -94,7 +94,9 @@ def test_published_parameter_counts() -> None:
 
 def test_mobilenet_v2_drops_out_only_in_training() -> None:
     model = create_model("mobilenet_v2", width=0.35)
-    dropout, _ = model.classifier
+    classifier = model.classifier
+    assert isinstance(classifier, torch.nn.Sequential)
+    dropout, _ = classifier
     assert dropout.p == 0.2
     pooled = torch.ones(1, 1280)
     assert (dropout.train()(pooled) == 0).any()

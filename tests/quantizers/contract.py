@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 import torch
@@ -15,12 +16,13 @@ from dbq.errors import WeightsError
 from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import Branches, FixedPoint, Frozen, Levels
 
+Quantizer = TypeVar("Quantizer", bound=WeightQuantizer)
 Make = Callable[[int], WeightQuantizer]
 
 SHAPES = [(6, 4, 3, 3), (6, 10), (3, 1)]
 
 
-def fitted(make: Make, weight: Tensor) -> WeightQuantizer:
+def fitted(make: Callable[[int], Quantizer], weight: Tensor) -> Quantizer:
     quantizer = make(len(weight))
     quantizer.initialise(weight)
     return quantizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -15,7 +16,7 @@ import dbq
 from dbq.costs.rules import plan_cost
 from dbq.deploy import reference
 from dbq.errors import LoweringError
-from dbq.experiments.comparison.comparison import precisions
+from dbq.experiments.comparison.methods import precisions
 from dbq.plans.plan import CLIPS, LayerPlan, Plan
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import WeightQuantizer
@@ -67,7 +68,7 @@ all_cases = pytest.mark.parametrize("case", CASES, ids=str)
 
 @all_cases
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-def test_contract(check, case: Case) -> None:
+def test_contract(check: Callable[[Make], None], case: Case) -> None:
     make: Make = case.make
     check(make)
 

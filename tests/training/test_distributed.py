@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 
 from dbq.quantizers.inputs import RunningClip
 from dbq.training.processes.sync_bn import synchronise_batch_norms
@@ -167,7 +167,7 @@ def normalise_half(rank: int, folder: str) -> None:
 
 
 def test_synchronised_batch_norm_is_that_of_the_whole_batch(tmp_path: Path) -> None:
-    mp.spawn(normalise_half, args=(str(tmp_path),), nprocs=2)
+    spawn(normalise_half, args=(str(tmp_path),), nprocs=2)
     halves = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     norm, images = batch_norm().train(), IMAGES.clone().requires_grad_()
     output = norm(images)

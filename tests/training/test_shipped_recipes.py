@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,9 +110,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Recipe], Path
         model, classes = recipe.model, CLASSES[recipe.data.name]
         file = root / f"{model.name}-{model.width}-{classes}.safetensors"
         if not file.exists():
-            network = create_model(
-                model.name, num_classes=classes, width=model.width, **dict(model.options)
-            )
+            options: dict[str, Any] = dict(model.options)
+            network = create_model(model.name, num_classes=classes, width=model.width, **options)
             save_file(network.state_dict(), file)
         return file
 

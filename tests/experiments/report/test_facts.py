@@ -49,7 +49,7 @@ def test_kernels_have_their_weights_levels_and_thresholds(
     for name, layer in dbq.branches(model).items():
         for kernel in facts.kernels[name]:
             k = kernel["kernel"]
-            weights = model.get_submodule(name).weight[k].flatten()
+            weights = model.get_parameter(f"{name}.weight")[k].flatten()
             assert sum(kernel["counts"]) == weights.numel()
             levels, counts = torch.unique(layer.weight[k], return_counts=True)
             assert [level["level"] for level in kernel["levels"]] == levels.tolist()

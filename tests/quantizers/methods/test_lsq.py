@@ -9,6 +9,7 @@ import torch
 
 from dbq.plans.precision import Precision
 from dbq.quantizers.methods.lsq import LsqInputQuantizer, LsqQuantizer
+from tests.gradient import gradient
 from tests.quantizers.contract import assert_exact, assert_finite
 
 SHAPE = (5, 3, 2, 2)
@@ -68,7 +69,7 @@ def test_per_channel_is_every_kernel_by_itself() -> None:
         alone(w[k : k + 1]).backward(G[k : k + 1])
         assert torch.equal(alone(w[k : k + 1]), together(w)[k : k + 1])
         torch.testing.assert_close(
-            alone.step.grad[0], together.step.grad[k], rtol=1e-12, atol=1e-14
+            gradient(alone.step)[0], gradient(together.step)[k], rtol=1e-12, atol=1e-14
         )
 
 
@@ -78,7 +79,7 @@ def test_the_lowest_code(bits: int, symmetric: bool) -> None:
     w = torch.randn(SHAPE)
     quantizer = made(w, bits, symmetric=symmetric)
     with torch.no_grad():
-        quantizer.step *= -0.01  # of any sign, and so small that weights are clipped
+        quantizer.step.mul_(-0.01)  # of any sign, and so small that weights are clipped
     assert_exact(quantizer, w)
     codes, high = quantizer.freeze(w).codes, 2 ** (bits - 1) - 1
     assert codes.max() == high

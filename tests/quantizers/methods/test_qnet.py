@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -42,9 +43,9 @@ def test_soft_and_hard_values(branches: int, sign: int) -> None:
         hard.append(alpha * (sum(beta * x > t for t in b) - branches))
     # five terms of O(1), each rounded to 2^-53 relative
     expected = torch.tensor([soft, hard], dtype=torch.float64)
-    close = {"rtol": 0, "atol": 1e-14}
-    torch.testing.assert_close(quantizer.train()(w).detach().flatten(), expected[0], **close)
-    torch.testing.assert_close(assert_exact(quantizer, w).flatten(), expected[1], **close)
+    assert_close = partial(torch.testing.assert_close, rtol=0, atol=1e-14)
+    assert_close(quantizer.train()(w).detach().flatten(), expected[0])
+    assert_close(assert_exact(quantizer, w).flatten(), expected[1])
 
 
 @pytest.mark.parametrize("branches", [1, 2])
