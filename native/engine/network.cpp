@@ -11,6 +11,8 @@ namespace dbq {
 
 namespace {
 
+constexpr size_t MAX_SCRATCH = size_t{1} << 28;  // of a thread; only files made for that purpose need more
+
 const char* type_name(Type type) {
     constexpr const char* NAMES[] = {"u8", "i8", "i32", "f32"};
     static_assert(sizeof NAMES / sizeof *NAMES == size_t(Type::F32) + 1);
@@ -36,7 +38,9 @@ Network::Network(Bytes file, const Simd* simd) : simd_(simd), program_(parse(fil
 Built Network::build(const Operation& operation, int threads) const {
     if (!operation.build) return {};
     try {
-        return operation.build(simd_, threads);
+        Built built = operation.build(simd_, threads);
+        if (built.op->scratch_bytes() <= MAX_SCRATCH) return built;
+        return operation.build(nullptr, threads);  // plain loops need none
     } catch (Error& error) {
         error.text = operation.name.substr(0, 80) + ": " + error.text;
         throw;

@@ -8,12 +8,14 @@ namespace {
 
 constexpr size_t FEW_PIXELS = 3;  // up to here, lanes along the inputs are fuller than lanes along the pixels
 constexpr int MANY_SUMS = 32;     // from here on, the table of sums pays for being built
+constexpr int MAX_DEPTHWISE_ROWS = 1024;  // of a dilated kernel: positions in all its lines fit an int
 constexpr bool SCALAR = true;
 
 bool has_few_pixels(const ConvSpec& spec, const Simd*) { return spec.out.pixels() <= FEW_PIXELS; }
 
 bool is_depthwise(const ConvSpec& spec, const Simd*) {
-    return spec.groups > 1 && spec.groups == spec.in.channels;
+    const int rows = (spec.window.kernel_h - 1) * spec.window.dilation_h + 1;
+    return spec.groups > 1 && spec.groups == spec.in.channels && rows <= MAX_DEPTHWISE_ROWS;
 }
 
 bool is_depthwise_3x3(const ConvSpec& spec, const Simd* simd) {
