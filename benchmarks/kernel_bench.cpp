@@ -13,6 +13,7 @@
 #include <cstring>
 #include <random>
 
+#include "engine/workspace.h"
 #include "kernels/isa/simd.h"
 #include "kernels/select.h"
 
@@ -46,23 +47,21 @@ double clock_rate() {
     return best;
 }
 
-struct Tensor {
+struct Activations {
+    std::vector<Memory> memory;
     std::vector<unsigned char*> planes;
-    Tensor(int channels, Type type, size_t pixels) {
-        for (int c = 0; c < channels; ++c) {
-            const size_t bytes = plane_bytes(type, pixels, 64);
-            planes.push_back(static_cast<unsigned char*>(std::aligned_alloc(PLANE_ALIGNMENT, bytes)));
+    explicit Activations(const Shape& shape) {
+        for (int c = 0; c < shape.channels; ++c) {
+            const size_t bytes = plane_bytes(Type::U8, shape.pixels(), 64);
+            memory.push_back(allocate(bytes));
+            planes.push_back(memory.back().get());
             for (size_t i = 0; i < bytes; ++i) planes.back()[i] = static_cast<unsigned char>(generator());
         }
-    }
-    Tensor(const Tensor&) = delete;
-    ~Tensor() {
-        for (unsigned char* p : planes) std::free(p);
     }
 };
 
 struct Layer {
-    int in, out, size, kernel, stride, groups, times;
+    int in, out, size, times = 1, kernel = 1, stride = 1;
 };
 
 struct Network {
@@ -70,6 +69,7 @@ struct Network {
     Weights weights;
     int branches;
     std::vector<Layer> layers;
+    bool depthwise = false;
 };
 
 ConvSpec spec_of(const Layer& layer, const Network& network) {
@@ -80,11 +80,10 @@ ConvSpec spec_of(const Layer& layer, const Network& network) {
     s.window.kernel_h = s.window.kernel_w = layer.kernel;
     s.window.stride_h = s.window.stride_w = layer.stride;
     s.window.pad_top = s.window.pad_left = (layer.kernel - 1) / 2;
-    s.groups = layer.groups;
+    if (network.depthwise) s.groups = layer.in;
     s.weights = network.weights;
     s.branches = network.branches;
-    s.codes.resize(size_t(s.branches * s.out.channels) *
-                   size_t(s.in.channels / s.groups * s.window.kernel_h * s.window.kernel_w));
+    s.codes.resize(size_t(s.branches * s.out.channels) * size_t(s.taps()));
     for (int8_t& code : s.codes) {
         const bool zero = generator() % 100 < ZERO_PERCENT;
         code = s.weights == Weights::Fixed ? int8_t(generator() % 255)
@@ -102,18 +101,16 @@ ConvSpec spec_of(const Layer& layer, const Network& network) {
 
 // The fastest of many runs.
 double time_of(const Op& op, const ConvSpec& s) {
-    const Tensor in(s.in.channels, s.in_type, s.in.pixels()), out(s.out.channels, Type::U8, s.out.pixels());
+    const Activations in(s.in), out(s.out);
     const Planes from = {in.planes.data()}, to = {out.planes.data()};
-    const size_t bytes = (op.scratch_bytes() + 127) / 64 * 64;
-    unsigned char* scratch = static_cast<unsigned char*>(std::aligned_alloc(64, bytes));
+    const Memory scratch = allocate(op.scratch_bytes());
     double best = 1e9;
     const auto begin = Clock::now();
     for (int repeat = 0; repeat < 5 || seconds_since(begin) < BUDGET; ++repeat) {
         const auto start = Clock::now();
-        for (int task = 0; task < op.tasks(); ++task) op.run(task, &from, &to, scratch);
+        for (int task = 0; task < op.tasks(); ++task) op.run(task, &from, &to, scratch.get());
         best = std::min(best, seconds_since(start));
     }
-    std::free(scratch);
     return best;
 }
 
@@ -137,44 +134,31 @@ void measure(const Network& network, const Simd* simd, double clock) {
                 total_macs / total / (2 * 48 * clock));
 }
 
-const std::vector<Layer> MOBILENET_V1 = {
-    {32, 64, 112, 1, 1, 1, 1},  {64, 128, 56, 1, 1, 1, 1},  {128, 128, 56, 1, 1, 1, 1},
-    {128, 256, 28, 1, 1, 1, 1}, {256, 256, 28, 1, 1, 1, 1}, {256, 512, 14, 1, 1, 1, 1},
-    {512, 512, 14, 1, 1, 1, 5}, {512, 1024, 7, 1, 1, 1, 1}, {1024, 1024, 7, 1, 1, 1, 1}};
-const std::vector<Layer> MOBILENET_V1_QUARTER = {
-    {8, 16, 112, 1, 1, 1, 1},   {16, 32, 56, 1, 1, 1, 1},  {32, 32, 56, 1, 1, 1, 1},
-    {32, 64, 28, 1, 1, 1, 1},   {64, 64, 28, 1, 1, 1, 1},  {64, 128, 14, 1, 1, 1, 1},
-    {128, 128, 14, 1, 1, 1, 5}, {128, 256, 7, 1, 1, 1, 1}, {256, 256, 7, 1, 1, 1, 1}};
+const std::vector<Layer> MOBILENET_V1 = {{32, 64, 112},     {64, 128, 56},  {128, 128, 56},
+                                         {128, 256, 28},    {256, 256, 28}, {256, 512, 14},
+                                         {512, 512, 14, 5}, {512, 1024, 7}, {1024, 1024, 7}};
+const std::vector<Layer> MOBILENET_V1_QUARTER = {{8, 16, 112},      {16, 32, 56},  {32, 32, 56},
+                                                 {32, 64, 28},      {64, 64, 28},  {64, 128, 14},
+                                                 {128, 128, 14, 5}, {128, 256, 7}, {256, 256, 7}};
 const std::vector<Layer> MOBILENET_V2 = {
-    {32, 16, 112, 1, 1, 1, 1}, {16, 96, 112, 1, 1, 1, 1}, {96, 24, 56, 1, 1, 1, 1},
-    {24, 144, 56, 1, 1, 1, 2}, {144, 24, 56, 1, 1, 1, 1}, {144, 32, 28, 1, 1, 1, 1},
-    {32, 192, 28, 1, 1, 1, 3}, {192, 32, 28, 1, 1, 1, 2}, {192, 64, 14, 1, 1, 1, 1},
-    {64, 384, 14, 1, 1, 1, 4}, {384, 64, 14, 1, 1, 1, 3}, {384, 96, 14, 1, 1, 1, 1},
-    {96, 576, 14, 1, 1, 1, 3}, {576, 96, 14, 1, 1, 1, 2}, {576, 160, 7, 1, 1, 1, 1},
-    {160, 960, 7, 1, 1, 1, 3}, {960, 160, 7, 1, 1, 1, 2}, {960, 320, 7, 1, 1, 1, 1},
-    {320, 1280, 7, 1, 1, 1, 1}};
-const std::vector<Layer> SHUFFLENET_V2 = {{24, 58, 56, 1, 1, 1, 1},
-                                          {58, 58, 28, 1, 1, 1, 8},
-                                          {116, 116, 14, 1, 1, 1, 16},
-                                          {232, 232, 7, 1, 1, 1, 8},
-                                          {464, 1024, 7, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET20 = {{16, 16, 32, 3, 1, 1, 6},
-                                     {16, 32, 32, 3, 2, 1, 1},
-                                     {32, 32, 16, 3, 1, 1, 5},
-                                     {32, 64, 16, 3, 2, 1, 1},
-                                     {64, 64, 8, 3, 1, 1, 5}};
+    {32, 16, 112},    {16, 96, 112},    {96, 24, 56},     {24, 144, 56, 2}, {144, 24, 56},
+    {144, 32, 28},    {32, 192, 28, 3}, {192, 32, 28, 2}, {192, 64, 14},    {64, 384, 14, 4},
+    {384, 64, 14, 3}, {384, 96, 14},    {96, 576, 14, 3}, {576, 96, 14, 2}, {576, 160, 7},
+    {160, 960, 7, 3}, {960, 160, 7, 2}, {960, 320, 7},    {320, 1280, 7}};
+const std::vector<Layer> SHUFFLENET_V2 = {
+    {24, 58, 56}, {58, 58, 28, 8}, {116, 116, 14, 16}, {232, 232, 7, 8}, {464, 1024, 7}};
+const std::vector<Layer> RESNET20 = {
+    {16, 16, 32, 6, 3}, {16, 32, 32, 1, 3, 2}, {32, 32, 16, 5, 3}, {32, 64, 16, 1, 3, 2}, {64, 64, 8, 5, 3}};
 const std::vector<Layer> DEPTHWISE = {
-    {32, 32, 112, 3, 1, 32, 1},   {64, 64, 112, 3, 2, 64, 1},   {128, 128, 56, 3, 1, 128, 1},
-    {128, 128, 56, 3, 2, 128, 1}, {256, 256, 28, 3, 1, 256, 1}, {256, 256, 28, 3, 2, 256, 1},
-    {512, 512, 14, 3, 1, 512, 5}, {512, 512, 14, 3, 2, 512, 1}, {1024, 1024, 7, 3, 1, 1024, 1}};
-const std::vector<Layer> FIXED = {{3, 32, 224, 3, 2, 1, 1},   {3, 16, 32, 3, 1, 1, 1},
-                                  {3, 64, 224, 7, 2, 1, 1},   {128, 128, 28, 1, 1, 1, 1},
-                                  {512, 512, 14, 1, 1, 1, 1}, {64, 64, 56, 3, 1, 1, 1},
-                                  {1024, 1000, 1, 1, 1, 1, 1}};
-const std::vector<Layer> RESNET18 = {{64, 64, 56, 3, 1, 1, 4},   {64, 128, 56, 3, 2, 1, 1},
-                                     {128, 128, 28, 3, 1, 1, 3}, {128, 256, 28, 3, 2, 1, 1},
-                                     {256, 256, 14, 3, 1, 1, 3}, {256, 512, 14, 3, 2, 1, 1},
-                                     {512, 512, 7, 3, 1, 1, 3}};
+    {32, 32, 112, 1, 3},     {64, 64, 112, 1, 3, 2},  {128, 128, 56, 1, 3},
+    {128, 128, 56, 1, 3, 2}, {256, 256, 28, 1, 3},    {256, 256, 28, 1, 3, 2},
+    {512, 512, 14, 5, 3},    {512, 512, 14, 1, 3, 2}, {1024, 1024, 7, 1, 3}};
+const std::vector<Layer> FIXED = {{3, 32, 224, 1, 3, 2}, {3, 16, 32, 1, 3}, {3, 64, 224, 1, 7, 2},
+                                  {128, 128, 28},        {512, 512, 14},    {64, 64, 56, 1, 3},
+                                  {1024, 1000, 1}};
+const std::vector<Layer> RESNET18 = {{64, 64, 56, 4, 3},      {64, 128, 56, 1, 3, 2}, {128, 128, 28, 3, 3},
+                                     {128, 256, 28, 1, 3, 2}, {256, 256, 14, 3, 3},   {256, 512, 14, 1, 3, 2},
+                                     {512, 512, 7, 3, 3}};
 
 }  // namespace
 
@@ -192,7 +176,7 @@ int main(int argc, char** argv) {
         {"resnet20-1t: 3x3", Weights::Ternary, 1, RESNET20},
         {"resnet20-2t: 3x3", Weights::Ternary, 2, RESNET20},
         {"resnet18-1t: 3x3", Weights::Ternary, 1, RESNET18},
-        {"depthwise: MobileNetV1, 8 bit", Weights::Fixed, 1, DEPTHWISE},
+        {"depthwise: MobileNetV1, 8 bit", Weights::Fixed, 1, DEPTHWISE, true},
         {"fixed: first layers, convolutions, a classifier, 8 bit", Weights::Fixed, 1, FIXED},
     };
     for (const Network& network : networks) {

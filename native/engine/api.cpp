@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <system_error>
 
 #include "engine/network.h"
@@ -54,7 +55,7 @@ dbq_status guard(const Function& function) noexcept {
         return remember(DBQ_NO_MEMORY, "not enough memory: free some, or use a smaller network or batch");
     } catch (const std::length_error&) {
         return remember(DBQ_NO_MEMORY, "not enough memory: free some, or use a smaller network or batch");
-    } catch (const std::system_error& error) {
+    } catch (const std::system_error&) {
         return remember(DBQ_NO_MEMORY, "the system starts no more threads: ask for fewer");
     } catch (const std::exception& error) {
         return remember(DBQ_INTERNAL, error.what());
@@ -73,7 +74,8 @@ struct File {
 };
 
 [[noreturn]] void cannot_read(int reason) {
-    fail(DBQ_CANNOT_READ, "cannot be read: %s; give the path of a .dbq file", strerror(reason));
+    const std::string text = std::generic_category().message(reason);  // strerror is not for threads
+    fail(DBQ_CANNOT_READ, "cannot be read: %s; give the path of a .dbq file", text.c_str());
 }
 
 std::vector<uint8_t> read_file(const char* path) {
@@ -185,32 +187,31 @@ void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width
     *width = shape.width;
 }
 
-const char* dbq_name(const dbq_net* net) { return net->network.name().c_str(); }
-const char* dbq_metadata(const dbq_net* net) { return net->network.metadata().c_str(); }
+const char* dbq_name(const dbq_net* net) { return net->network.program().name.c_str(); }
+const char* dbq_metadata(const dbq_net* net) { return net->network.program().metadata.c_str(); }
 const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.simd()); }
 size_t dbq_peak_memory(const dbq_net* net) { return net->network.peak_memory(); }
 double dbq_load_milliseconds(const dbq_net* net) { return net->load_milliseconds; }
-int dbq_layers(const dbq_net* net) { return int(net->network.layers().size()); }
+int dbq_layers(const dbq_net* net) { return int(net->network.program().operations.size()); }
 
 dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer) {
     return guard([&] {
         require(net && layer, "an argument is NULL, expected a network and a dbq_layer");
         if (index < 0 || index >= dbq_layers(net))
             fail(DBQ_BAD_ARGUMENT, "layer %d, expected 0 to %d", index, dbq_layers(net) - 1);
-        const dbq::Layer& found = net->network.layers()[size_t(index)];
-        *layer = {found.name.c_str(),      found.kind.c_str(),
-                  found.precision.c_str(), found.kernel.c_str(),
-                  found.type.c_str(),      found.shape.channels,
-                  found.shape.height,      found.shape.width,
-                  found.weight_bytes,      found.macs};
+        *layer = net->network.layer(size_t(index));
     });
 }
 
 const char* dbq_version(void) { return DBQ_VERSION; }
 
 const char* dbq_available_isas(void) {
-    static const std::string names = dbq::available_isas(dbq::this_cpu());
-    return names.c_str();
+    const char* names = "";  // if there is no memory for them
+    guard([&] {
+        static const std::string found = dbq::available_isas(dbq::this_cpu());
+        names = found.c_str();
+    });
+    return names;
 }
 
 }  // extern "C"

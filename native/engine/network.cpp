@@ -11,6 +11,8 @@ namespace dbq {
 
 namespace {
 
+constexpr size_t MAX_SCRATCH = size_t{1} << 28;  // of a thread; only files made for that purpose need more
+
 const char* type_name(Type type) {
     constexpr const char* NAMES[] = {"u8", "i8", "i32", "f32"};
     static_assert(sizeof NAMES / sizeof *NAMES == size_t(Type::F32) + 1);
@@ -22,42 +24,37 @@ int threads_to_cut_for() { return int(std::clamp(std::thread::hardware_concurren
 
 }  // namespace
 
-Network::Network(Bytes file, const Simd* simd) : simd_(simd) {
-    const Program program = parse(file);
-    layout_ = lay_out(program, simd ? size_t(simd->lanes) : 1);
-    name_ = program.name;
-    metadata_ = program.metadata;
-    output_tensor_ = program.output;
-    input_ = program.tensors[program.operations[0].outputs[0]].shape;
-    output_ = program.tensors[program.output].shape;
+Network::Network(Bytes file, const Simd* simd) : simd_(simd), program_(parse(file)) {
+    layout_ = lay_out(program_, simd ? size_t(simd->lanes) : 1);
     const int threads = threads_to_cut_for();
-    for (const Operation& operation : program.operations) add(program, operation, threads);
+    for (Operation& operation : program_.operations) {
+        kernels_.push_back(build(operation, threads));
+        operation.build = nullptr;  // it points into the file
+        if (const Op* op = kernels_.back().op.get())
+            scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
+    }
 }
 
-void Network::add(const Program& program, const Operation& operation, int threads) {
-    Built built;
+Built Network::build(const Operation& operation, int threads) const {
+    if (!operation.build) return {};
     try {
-        if (operation.build) built = operation.build(simd_, threads);
+        Built built = operation.build(simd_, threads);
+        if (built.op->scratch_bytes() <= MAX_SCRATCH) return built;
+        return operation.build(nullptr, threads);  // plain loops need none
     } catch (Error& error) {
         error.text = operation.name.substr(0, 80) + ": " + error.text;
         throw;
     }
-    const Tensor& out = program.tensors[operation.outputs[0]];
-    Layer layer;
-    layer.name = operation.name;
-    layer.kind = operation.kind;
-    layer.precision = operation.precision;
-    layer.kernel = built.kernel;
-    layer.type = type_name(out.type);
-    layer.shape = out.shape;
-    layer.macs = operation.macs;
-    if (built.op) {
-        layer.weight_bytes = built.op->weight_bytes();
-        scratch_bytes_ = std::max(scratch_bytes_, built.op->scratch_bytes());
-    }
-    layers_.push_back(std::move(layer));
-    arguments_.push_back({operation.inputs, operation.outputs});
-    operations_.push_back(std::move(built.op));
+}
+
+dbq_layer Network::layer(size_t index) const {
+    const Operation& operation = program_.operations[index];
+    const Built& built = kernels_[index];
+    const Tensor& out = program_.tensors[operation.outputs[0]];
+    return {operation.name.c_str(), operation.kind,      operation.precision.c_str(),
+            built.kernel.c_str(),   type_name(out.type), out.shape.channels,
+            out.shape.height,       out.shape.width,     built.op ? built.op->weight_bytes() : 0,
+            operation.macs};
 }
 
 void Network::set_threads(int threads) {
@@ -74,7 +71,7 @@ std::shared_ptr<Pool> Network::pool() const {
 
 size_t Network::peak_memory() const {
     size_t bytes = layout_.bytes + scratch_bytes_ * size_t(threads());
-    for (const Layer& layer : layers_) bytes += layer.weight_bytes;
+    for (const Built& built : kernels_) bytes += built.op ? built.op->weight_bytes() : 0;
     return bytes;
 }
 

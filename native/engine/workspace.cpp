@@ -12,7 +12,7 @@ Memory allocate(size_t bytes) {
     return Memory(static_cast<unsigned char*>(memory));
 }
 
-Workspace::Workspace(const Layout& layout, const std::vector<Arguments>& operations)
+Workspace::Workspace(const Layout& layout, const std::vector<Operation>& operations)
     : arena_(allocate(layout.bytes)) {
     std::memset(arena_.get() + layout.zeros, 0, layout.zero_bytes);
     for (const std::vector<size_t>& planes : layout.planes) {
@@ -23,7 +23,7 @@ Workspace::Workspace(const Layout& layout, const std::vector<Arguments>& operati
         first_.push_back(planes_.size());
         for (const uint32_t tensor : tensors) planes_.push_back({table_.data() + tensors_[tensor]});
     };
-    for (const Arguments& operation : operations) {
+    for (const Operation& operation : operations) {
         add(operation.inputs);
         if (operation.inputs.empty()) planes_.push_back({&image_});  // the lookup reads the image
         add(operation.outputs);

@@ -16,14 +16,10 @@ using Memory = std::unique_ptr<unsigned char[], Free>;
 
 Memory allocate(size_t bytes);  // aligned to PLANE_ALIGNMENT; throws std::bad_alloc
 
-// The arguments of one operation's kernel.
-struct Arguments {
-    std::vector<uint32_t> inputs, outputs;  // tensors
-};
-
 class Workspace {
 public:
-    Workspace(const Layout& layout, const std::vector<Arguments>& operations);
+    Workspace(const Layout& layout, const std::vector<Operation>& operations);
+    Workspace(const Workspace&) = delete;  // planes_ points to image_
 
     void set_image(const uint8_t* image);
     const Planes* inputs(size_t operation) const { return planes_.data() + first_[2 * operation]; }

@@ -1,6 +1,8 @@
 // The only exception of the library. It carries what the C interface reports: a status and a line of text.
 #pragma once
 
+#include <cstdarg>
+#include <cstdio>
 #include <string>
 
 #include "dbq.h"
@@ -12,6 +14,14 @@ struct Error {
     std::string text;
 };
 
-[[noreturn]] __attribute__((format(printf, 2, 3))) void fail(dbq_status status, const char* format, ...);
+[[noreturn]] __attribute__((format(printf, 2, 3))) inline void fail(dbq_status status, const char* format,
+                                                                    ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    throw Error{status, text};
+}
 
 }  // namespace dbq

@@ -51,7 +51,7 @@ struct Program {
     std::vector<Operation> operations;
 };
 
-// Throws Error. The program points into `file`.
+// Throws Error. The program's `build` functions point into `file`.
 Program parse(Bytes file);
 
 }  // namespace dbq

@@ -1,17 +1,28 @@
-// The requantization formula of op.h for one element, as plain code. Internal linkage, so that every file
-// that includes it has a copy compiled for its own instruction set.
+// Codes in a plane, and the requantization formula of op.h for one element, as plain code.
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 
 #include "kernels/op.h"
 
 namespace dbq {
 
-static inline void write_element(const Output& out, const int32_t* sums, int branches, int channel,
-                                 unsigned char* plane, size_t pixel) {
+inline int32_t read_code(Type type, const unsigned char* plane, size_t pixel) {
+    if (type == Type::U8) return plane[pixel];
+    if (type == Type::I8) return int8_t(plane[pixel]);
+    int32_t wide;
+    std::memcpy(&wide, plane + 4 * pixel, 4);
+    return wide;
+}
+
+inline void write_code(Type type, unsigned char* plane, size_t pixel, int32_t code) {
+    if (type == Type::I32) std::memcpy(plane + 4 * pixel, &code, 4);
+    else plane[pixel] = static_cast<unsigned char>(code);
+}
+
+inline void write_element(const Output& out, const int32_t* sums, int branches, int channel,
+                          unsigned char* plane, size_t pixel) {
     const float* scale = out.scale.data() + size_t(channel) * size_t(branches);
     float t = float(sums[0]) * scale[0];
     for (int j = 1; j < branches; ++j) {
@@ -25,20 +36,8 @@ static inline void write_element(const Output& out, const int32_t* sums, int bra
     }
     t = t < out.low ? out.low : t;
     t = t > out.high ? out.high : t;
-    const int code = int(std::nearbyint(t));  // half to even: the default rounding mode
-    if (out.type == Type::I32) {
-        std::memcpy(plane + 4 * pixel, &code, 4);
-    } else {
-        plane[pixel] = static_cast<unsigned char>(code);
-    }
-}
-
-static inline int32_t read_code(Type type, const unsigned char* plane, size_t pixel) {
-    if (type == Type::U8) return plane[pixel];
-    if (type == Type::I8) return int8_t(plane[pixel]);
-    int32_t wide;
-    std::memcpy(&wide, plane + 4 * pixel, 4);
-    return wide;
+    write_code(out.type, plane, pixel,
+               int32_t(std::nearbyint(t)));  // half to even: the default rounding mode
 }
 
 }  // namespace dbq

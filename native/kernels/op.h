@@ -22,9 +22,10 @@ constexpr size_t size_of(Type type) { return type == Type::F32 || type == Type::
 // contents mean nothing. Input planes are never written.
 constexpr size_t PLANE_ALIGNMENT = 64;
 
+constexpr size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr size_t aligned(size_t bytes) { return round_up(bytes, PLANE_ALIGNMENT); }
 constexpr size_t plane_bytes(Type type, size_t pixels, size_t lanes) {
-    const size_t bytes = (pixels + lanes - 1) / lanes * lanes * size_of(type);
-    return (bytes + PLANE_ALIGNMENT - 1) / PLANE_ALIGNMENT * PLANE_ALIGNMENT;
+    return aligned(round_up(pixels, lanes) * size_of(type));
 }
 
 struct Planes {
@@ -34,6 +35,7 @@ struct Planes {
 struct Shape {
     int channels = 0, height = 0, width = 0;
     size_t pixels() const { return size_t(height) * size_t(width); }
+    size_t pixel(int y, int x) const { return size_t(y) * size_t(width) + size_t(x); }
 };
 
 // Of a convolution or pool. Only convolutions are dilated.

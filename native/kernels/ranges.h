@@ -1,8 +1,9 @@
-// Cuts n items into nearly equal consecutive ranges.
+// Cutting work into nearly equal consecutive ranges.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
+
+#include "kernels/op.h"
 
 namespace dbq {
 
@@ -21,6 +22,20 @@ inline int parts_for(int n, int threads) { return threads <= 1 ? std::min(n, 1) 
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-inline size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+// An operation whose tasks are ranges of n channels, or of whatever else it counts.
+class RangeOp : public Op {
+public:
+    RangeOp(int n, int threads) : n_(n), parts_(parts_for(n, threads)) {}
+
+    int tasks() const final { return parts_; }
+    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const final {
+        run_range(part(n_, parts_, task), in, out, scratch);
+    }
+
+private:
+    virtual void run_range(Range, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;
+
+    const int n_, parts_;
+};
 
 }  // namespace dbq

@@ -1,10 +1,64 @@
 // Convolutions, linear layers included: sums of codes times weights, one for each branch.
+#include <array>
+
 #include "file/parser.h"
-#include "file/unpack.h"
-#include "kernels/formula.h"
-#include "kernels/ranges.h"
+#include "ops/loops.h"
 
 namespace dbq {
+namespace {
+
+// ---- Packed weights to codes: "Weights" in docs/format.md. Their values are looked at here for the first
+// time.
+
+constexpr size_t TRITS = 5;
+constexpr int BYTES = 243;  // 3^5
+
+using Trits = std::array<std::array<int8_t, TRITS>, BYTES>;
+
+constexpr Trits make_trits() {
+    Trits table{};
+    for (int byte = 0; byte < BYTES; ++byte)
+        for (int i = 0, rest = byte; i < int(TRITS); ++i, rest /= 3)
+            table[size_t(byte)][size_t(i)] = int8_t(rest % 3 - 1);
+    return table;
+}
+
+std::vector<int8_t> unpack_ternary(Bytes packed, size_t count) {
+    static constexpr Trits CODES = make_trits();
+    std::vector<int8_t> codes(packed.size * TRITS);
+    for (size_t i = 0; i < packed.size; ++i) {
+        const uint8_t byte = packed.data[i];
+        if (byte >= BYTES) fail(DBQ_BAD_FILE, "byte %zu of the weights is %d, expected below 243", i, byte);
+        for (size_t trit = 0; trit < TRITS; ++trit) codes[i * TRITS + trit] = CODES[byte][trit];
+    }
+    for (size_t i = count; i < codes.size(); ++i)
+        if (codes[i] != -1) fail(DBQ_BAD_FILE, "the last byte of the weights is not filled up with trits 0");
+    codes.resize(count);
+    return codes;
+}
+
+std::vector<int8_t> unpack_fixed(Bytes packed, size_t count, int bits) {
+    std::vector<int8_t> codes(count);
+    const int sign = 1 << (bits - 1);
+    uint32_t window = 0;  // bits read and not used yet, the least significant first
+    int held = 0;
+    size_t next = 0;
+    for (int8_t& code : codes) {
+        if (held < bits) {
+            window |= uint32_t(packed.data[next++]) << held;
+            held += 8;
+        }
+        const int field = int(window & ((1u << bits) - 1));
+        window >>= bits;
+        held -= bits;
+        if (field == sign) fail(DBQ_BAD_FILE, "a weight is %d, expected at least %d", -sign, 1 - sign);
+        code = int8_t((field ^ sign) - sign);
+    }
+    if (window != 0) fail(DBQ_BAD_FILE, "the last byte of the weights is not filled up with zeros");
+    return codes;
+}
+
+}  // namespace
 
 void read_convolution(Parser& in, Operation& op) {
     ConvSpec spec;
@@ -38,61 +92,36 @@ void read_convolution(Parser& in, Operation& op) {
         ConvSpec whole = spec;
         whole.codes = spec.weights == Weights::Ternary ? unpack_ternary(packed, codes)
                                                        : unpack_fixed(packed, codes, int(size));
-        return Built{make_op(whole, simd, threads), kernel_name(whole, simd)};
+        return builder(std::move(whole))(simd, threads);
     };
 }
 
 namespace scalar {
-namespace {
 
-class Conv final : public Op {
-public:
-    Conv(const ConvSpec& spec, int threads) : spec_(spec), parts_(parts_for(spec.out.channels, threads)) {}
+static int32_t sum_at(const ConvSpec& s, const Planes& in, int j, int k, int out_y, int out_x) {
+    const Window& w = s.window;
+    const int first = k / s.outputs_in_group() * s.inputs();
+    const int8_t* codes = s.kernel(j, k);
+    int32_t sum = 0;
+    for (int c = 0; c < s.inputs(); ++c)
+        for (int ky = 0; ky < w.kernel_h; ++ky)
+            for (int kx = 0; kx < w.kernel_w; ++kx, ++codes) {
+                const int y = out_y * w.stride_h - w.pad_top + ky * w.dilation_h;
+                const int x = out_x * w.stride_w - w.pad_left + kx * w.dilation_w;
+                if (y < 0 || y >= s.in.height || x < 0 || x >= s.in.width) continue;
+                sum += *codes * read_code(s.in_type, in.plane[first + c], s.in.pixel(y, x));
+            }
+    return sum;
+}
 
-    int tasks() const override { return parts_; }
-    size_t weight_bytes() const override { return spec_.codes.size(); }
-
-    void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
-        const Range channels = part(spec_.out.channels, parts_, task);
-        for (int k = channels.begin; k < channels.end; ++k)
-            for (int y = 0; y < spec_.out.height; ++y)
-                for (int x = 0; x < spec_.out.width; ++x) {
-                    int32_t sums[3];
-                    for (int j = 0; j < spec_.branches; ++j) sums[j] = sum(in[0], j, k, y, x);
-                    const size_t pixel = size_t(y) * size_t(spec_.out.width) + size_t(x);
-                    for (size_t o = 0; o < spec_.outputs.size(); ++o)
-                        write_element(spec_.outputs[o], sums, spec_.branches, k, out[o].plane[k], pixel);
-                }
-    }
-
-private:
-    int32_t sum(const Planes& in, int j, int k, int out_y, int out_x) const {
-        const ConvSpec& s = spec_;
-        const Window& w = s.window;
-        const int first = k / s.outputs_in_group() * s.inputs();
-        const int8_t* codes =
-            s.codes.data() + (size_t(j) * size_t(s.out.channels) + size_t(k)) * size_t(s.taps());
-        int32_t sum = 0;
-        for (int c = 0; c < s.inputs(); ++c)
-            for (int ky = 0; ky < w.kernel_h; ++ky)
-                for (int kx = 0; kx < w.kernel_w; ++kx, ++codes) {
-                    const int y = out_y * w.stride_h - w.pad_top + ky * w.dilation_h;
-                    const int x = out_x * w.stride_w - w.pad_left + kx * w.dilation_w;
-                    if (y < 0 || y >= s.in.height || x < 0 || x >= s.in.width) continue;
-                    const size_t pixel = size_t(y) * size_t(s.in.width) + size_t(x);
-                    sum += *codes * read_code(s.in_type, in.plane[first + c], pixel);
-                }
-        return sum;
-    }
-
-    const ConvSpec spec_;
-    const int parts_;
-};
-
-}  // namespace
+static void convolution(const ConvSpec& s, Range channels, const Planes* in, const Planes* out) {
+    write_elements(s.outputs, s.branches, s.out, channels, out, [&](int k, int y, int x, int32_t* sums) {
+        for (int j = 0; j < s.branches; ++j) sums[j] = sum_at(s, in[0], j, k, y, x);
+    });
+}
 
 std::unique_ptr<Op> make_conv(const ConvSpec& spec, const Simd*, int threads) {
-    return std::make_unique<Conv>(spec, threads);
+    return make_loops(spec, convolution, spec.out.channels, threads, spec.codes.size());
 }
 
 }  // namespace scalar

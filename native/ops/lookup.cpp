@@ -1,6 +1,6 @@
 // The first operation: the bytes of the image to codes, through one table for each channel.
 #include "file/parser.h"
-#include "kernels/ranges.h"
+#include "ops/loops.h"
 
 namespace dbq {
 
@@ -13,37 +13,19 @@ void read_lookup(Parser& in, Operation& op) {
 }
 
 namespace scalar {
-namespace {
 
-class Lookup final : public Op {
-public:
-    Lookup(const LookupSpec& spec, int threads)
-        : spec_(spec), parts_(parts_for(spec.shape.height, threads)) {}
-
-    int tasks() const override { return parts_; }
-    size_t weight_bytes() const override { return spec_.table.size(); }
-
-    void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
-        const Range rows = part(spec_.shape.height, parts_, task);
-        const size_t channels = size_t(spec_.shape.channels), width = size_t(spec_.shape.width);
-        for (size_t c = 0; c < channels; ++c) {
-            const uint8_t* table = spec_.table.data() + 256 * c;
-            const unsigned char* image = in[0].plane[0] + c;
-            unsigned char* plane = out[0].plane[c];
-            for (size_t p = size_t(rows.begin) * width; p < size_t(rows.end) * width; ++p)
-                plane[p] = table[image[p * channels]];
-        }
+static void lookup(const LookupSpec& s, Range lines, const Planes* in, const Planes* out) {
+    const size_t channels = size_t(s.shape.channels);
+    for (size_t c = 0; c < channels; ++c) {
+        const uint8_t* table = s.table.data() + 256 * c;
+        const unsigned char* image = in[0].plane[0] + c;
+        for (size_t p = s.shape.pixel(lines.begin, 0); p < s.shape.pixel(lines.end, 0); ++p)
+            out[0].plane[c][p] = table[image[p * channels]];
     }
-
-private:
-    const LookupSpec spec_;
-    const int parts_;
-};
-
-}  // namespace
+}
 
 std::unique_ptr<Op> make_lookup(const LookupSpec& spec, const Simd*, int threads) {
-    return std::make_unique<Lookup>(spec, threads);
+    return make_loops(spec, lookup, spec.shape.height, threads, spec.table.size());
 }
 
 }  // namespace scalar

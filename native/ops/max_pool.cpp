@@ -1,9 +1,6 @@
 // Max pools: the largest code of a window. Type and scale stay.
-#include <limits>
-
 #include "file/parser.h"
-#include "kernels/ranges.h"
-#include "ops/window.h"
+#include "ops/loops.h"
 
 namespace dbq {
 
@@ -19,42 +16,20 @@ void read_max_pool(Parser& in, Operation& op) {
 }
 
 namespace scalar {
-namespace {
 
-template <class T>
-class MaxPool final : public Op {
-public:
-    MaxPool(const MaxPoolSpec& spec, int threads)
-        : spec_(spec), parts_(parts_for(spec.out.channels, threads)) {}
-
-    int tasks() const override { return parts_; }
-
-    void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
-        const Range channels = part(spec_.out.channels, parts_, task);
-        for (int k = channels.begin; k < channels.end; ++k) {
-            const T* from = reinterpret_cast<const T*>(in[0].plane[k]);
-            T* to = reinterpret_cast<T*>(out[0].plane[k]);
-            for (int y = 0; y < spec_.out.height; ++y)
-                for (int x = 0; x < spec_.out.width; ++x) {
-                    T largest = std::numeric_limits<T>::lowest();
-                    for_window(spec_.window, spec_.in, y, x,
-                               [&](size_t pixel) { largest = std::max(largest, from[pixel]); });
-                    *to++ = largest;
-                }
-        }
-    }
-
-private:
-    const MaxPoolSpec spec_;
-    const int parts_;
-};
-
-}  // namespace
+static void max_pool(const MaxPoolSpec& s, Range channels, const Planes* in, const Planes* out) {
+    const int32_t least = s.type == Type::U8 ? 0 : s.type == Type::I8 ? INT8_MIN : INT32_MIN;
+    for_elements(s.out, channels, [&](int k, int y, int x) {
+        int32_t largest = least;
+        for_window(s.window, s.in, y, x, [&](size_t pixel) {
+            largest = std::max(largest, read_code(s.type, in[0].plane[k], pixel));
+        });
+        write_code(s.type, out[0].plane[k], s.out.pixel(y, x), largest);
+    });
+}
 
 std::unique_ptr<Op> make_max_pool(const MaxPoolSpec& spec, const Simd*, int threads) {
-    if (spec.type == Type::U8) return std::make_unique<MaxPool<uint8_t>>(spec, threads);
-    if (spec.type == Type::I8) return std::make_unique<MaxPool<int8_t>>(spec, threads);
-    return std::make_unique<MaxPool<int32_t>>(spec, threads);
+    return make_loops(spec, max_pool, spec.out.channels, threads);
 }
 
 }  // namespace scalar

@@ -25,6 +25,10 @@ struct ConvShape {
 struct ConvSpec : ConvShape {
     std::vector<int8_t> codes;    // [branches][out.channels][inputs()][kernel_h][kernel_w]
     std::vector<Output> outputs;  // one or more: a tensor may be needed in several precisions
+
+    const int8_t* kernel(int j, int k) const {
+        return codes.data() + (size_t(j) * size_t(out.channels) + size_t(k)) * size_t(taps());
+    }
 };
 
 // out = formula(s_0 = first input, s_1 = second): residual additions, or with one input another precision
@@ -77,24 +81,13 @@ Maker<LookupSpec> make_lookup;
 
 // Drivers of vector kernels, in kernels/vector/: the same bits.
 namespace vec {
-Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv;
-Maker<ConvSpec> make_depthwise_3x3;
+Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv,
+    make_depthwise_3x3;
 bool fits_depthwise_3x3(const ConvSpec&);
 Maker<CombineSpec> make_combine;
 Maker<AveragePoolSpec> make_average_pool;
 Maker<MaxPoolSpec> make_max_pool;
 Maker<LookupSpec> make_lookup;
 }  // namespace vec
-
-// The first of the list in kernels/select.cpp that applies.
-template <class Spec>
-struct Kernel;
-template <class Spec>
-using Choice = const Kernel<Spec>&(const Spec&, const Simd* simd);
-Choice<ConvSpec> best_kernel;
-Choice<CombineSpec> best_kernel;
-Choice<AveragePoolSpec> best_kernel;
-Choice<MaxPoolSpec> best_kernel;
-Choice<LookupSpec> best_kernel;
 
 }  // namespace dbq

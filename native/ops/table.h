@@ -9,15 +9,23 @@ namespace dbq {
 class Parser;
 struct Operation;
 
+// Reads and checks what follows the operation's name in the file, and sets what can be known from it.
+using Read = void(Parser&, Operation&);
+Read read_lookup, read_convolution, read_add, read_requantize, read_average_pool, read_max_pool,
+    read_channels;
+
 struct Kind {
     const char* name;
-    // Reads and checks what follows the operation's name in the file, and sets what can be known from it.
-    void (*read)(Parser&, Operation&);
+    Read* read;
 };
 
-// By the numbers of docs/format.md.
-extern const Kind KINDS[];
-extern const size_t KIND_COUNT;
-constexpr size_t LOOKUP = 0;  // must be the first operation, and no other
+// By the numbers of docs/format.md. A lookup must be the first operation, and no other.
+constexpr size_t LOOKUP = 0;
+constexpr Kind KINDS[] = {
+    {"lookup", read_lookup},         {"convolution", read_convolution},   {"add", read_add},
+    {"requantize", read_requantize}, {"average pool", read_average_pool}, {"max pool", read_max_pool},
+    {"channels", read_channels},
+};
+constexpr size_t KIND_COUNT = sizeof KINDS / sizeof *KINDS;
 
 }  // namespace dbq

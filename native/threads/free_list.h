@@ -16,7 +16,7 @@ public:
     };
     using Lease = std::unique_ptr<Thing, GiveBack>;
 
-    // A free object, or else what make() returns, a unique_ptr<Thing>.
+    // A free object, or else what make() returns.
     template <typename Make>
     Lease take(const Make& make) {
         {
@@ -29,7 +29,7 @@ public:
             // Room for one more, so that giving back never has to allocate.
             free_.reserve(++made_);
         }
-        return Lease(make().release(), {this});
+        return Lease(new Thing(make()), {this});
     }
 
 private:

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <system_error>
+#include <exception>
 
 #include "threads/thread_pool.h"
 
@@ -53,13 +53,18 @@ INLINE float total(Floats x) {
     return sum;
 }
 
-INLINE Floats load(const float* from) {
-    Floats x;
-    std::memcpy(&x, from, sizeof x);
+// Up to LANES floats of the `left` that there are. A short tail is a full vector, filled up with zeros, so
+// that all weights take the same path.
+INLINE Floats load(const float* from, int64_t left) {
+    Floats x = {};
+    if (left >= LANES) std::memcpy(&x, from, sizeof x);
+    else std::memcpy(&x, from, 4 * size_t(left));
     return x;
 }
-
-INLINE void store(float* to, Floats x) { std::memcpy(to, &x, sizeof x); }
+INLINE void store(float* to, int64_t left, Floats x) {
+    if (left >= LANES) std::memcpy(to, &x, sizeof x);
+    else std::memcpy(to, &x, 4 * size_t(left));
+}
 
 // The parameters of one kernel, sorted, and the positions they came from.
 struct Kernel {
@@ -109,28 +114,19 @@ struct Layer {
     }
 };
 
-INLINE void forward_rows(const Layer& layer, float* z, int64_t first, int64_t last) {
+INLINE void forward(const Layer& layer, float* z, int64_t first, int64_t last) {
     const int64_t length = layer.length;
     for (int64_t row = first; row < last; ++row) {
         const Kernel k = layer.kernel(row);
         const float slope = layer.temperature * layer.gamma_1[row], gamma_2 = layer.gamma_2[row];
         const float* w = layer.w + row * length;
         float* out = z + row * length;
-        // A short tail is computed in a full vector of its own, so that all weights take the same path.
         for (int64_t d = 0; d < length; d += LANES) {
-            const int64_t here = std::min<int64_t>(LANES, length - d);
-            float buffer[LANES] = {};
-            if (here < LANES) std::memcpy(buffer, w + d, 4 * here);
-            const Floats u = load(here < LANES ? buffer : w + d) * slope;
+            const Floats u = load(w + d, length - d) * slope;
             Floats sum = Floats{} + gamma_2 * k.level[0];
             for (int i = 0; i + 1 < k.levels; ++i)
                 sum += sigmoid(u - layer.temperature * k.t[i]) * (gamma_2 * (k.level[i + 1] - k.level[i]));
-            if (here < LANES) {
-                store(buffer, sum);
-                std::memcpy(out + d, buffer, 4 * here);
-            } else {
-                store(out + d, sum);
-            }
+            store(out + d, length - d, sum);
         }
     }
 }
@@ -139,8 +135,8 @@ struct Gradients {
     float *w, *alpha, *gamma_1, *gamma_2, *t;
 };
 
-INLINE void backward_rows(const Layer& layer, const float* grad, const Gradients& out, int64_t first,
-                          int64_t last) {
+INLINE void backward(const Layer& layer, const float* grad, const Gradients& out, int64_t first,
+                     int64_t last) {
     const int64_t length = layer.length;
     for (int64_t row = first; row < last; ++row) {
         const Kernel k = layer.kernel(row);
@@ -152,15 +148,9 @@ INLINE void backward_rows(const Layer& layer, const float* grad, const Gradients
         Floats sum_G = {}, sum_qw = {};                                 // sum_k G; sum_k G w sum_i c_i h
         Floats sum_g[MAX_LEVELS - 1] = {}, sum_h[MAX_LEVELS - 1] = {};  // sum_k G g_i; sum_k G h_i
         for (int64_t d = 0; d < length; d += LANES) {
-            const int64_t here = std::min<int64_t>(LANES, length - d);
-            float w_tail[LANES] = {}, G_tail[LANES] = {};  // G = 0 beyond the end: nothing is added
-            if (here < LANES) {
-                std::memcpy(w_tail, w + d, 4 * here);
-                std::memcpy(G_tail, G_row + d, 4 * here);
-            }
-            const Floats x = load(here < LANES ? w_tail : w + d), u = x * slope;
-            const Floats G = load(here < LANES ? G_tail : G_row + d);
-            Floats q = {};  // G sum_i c_i h_i
+            const Floats x = load(w + d, length - d), u = x * slope;
+            const Floats G = load(G_row + d, length - d);  // 0 beyond the end: nothing is added
+            Floats q = {};                                 // G sum_i c_i h_i
             for (int i = 0; i < steps; ++i) {
                 const Floats g = sigmoid(u - T * k.t[i]), p = G * g, h = p - p * g;
                 sum_g[i] += p;
@@ -170,12 +160,7 @@ INLINE void backward_rows(const Layer& layer, const float* grad, const Gradients
             sum_G += G;
             sum_qw += q * x;
             q *= slope * gamma_2;
-            if (here < LANES) {
-                store(w_tail, q);
-                std::memcpy(d_w + d, w_tail, 4 * here);
-            } else {
-                store(d_w + d, q);
-            }
+            store(d_w + d, length - d, q);
         }
 
         const int8_t* code = layer.codes + k.level_from[0] * k.branches;  // e_1
@@ -200,33 +185,27 @@ INLINE void backward_rows(const Layer& layer, const float* grad, const Gradients
     }
 }
 
+// What a call computes: z, or with `grad` the gradients.
+struct Job {
+    Layer layer;
+    float* z;
+    const float* grad;
+    Gradients gradients;
+
+    INLINE void rows(int64_t first, int64_t last) const {
+        grad ? backward(layer, grad, gradients, first, last) : forward(layer, z, first, last);
+    }
+};
+
 // The same code compiled twice for x86: with AVX2, the vectors above are single registers.
-void forward_plain(const Layer& layer, float* z, int64_t first, int64_t last) {
-    forward_rows(layer, z, first, last);
-}
-
-void backward_plain(const Layer& layer, const float* grad, const Gradients& out, int64_t first,
-                    int64_t last) {
-    backward_rows(layer, grad, out, first, last);
-}
-
+void rows_plain(const Job& job, int64_t first, int64_t last) { job.rows(first, last); }
 #ifdef __x86_64__
-__attribute__((target("avx2,fma"))) void forward_avx2(const Layer& layer, float* z, int64_t first,
-                                                      int64_t last) {
-    forward_rows(layer, z, first, last);
+__attribute__((target("avx2,fma"))) void rows_avx2(const Job& job, int64_t first, int64_t last) {
+    job.rows(first, last);
 }
-
-__attribute__((target("avx2,fma"))) void backward_avx2(const Layer& layer, const float* grad,
-                                                       const Gradients& out, int64_t first, int64_t last) {
-    backward_rows(layer, grad, out, first, last);
-}
-
-const bool HAS_AVX2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-const auto FORWARD = HAS_AVX2 ? forward_avx2 : forward_plain;
-const auto BACKWARD = HAS_AVX2 ? backward_avx2 : backward_plain;
+const auto ROWS = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? rows_avx2 : rows_plain;
 #else
-const auto FORWARD = forward_plain;
-const auto BACKWARD = backward_plain;
+const auto ROWS = rows_plain;
 #endif
 
 // The threads of all calls; another pool is started when the number of threads changes.
@@ -240,19 +219,18 @@ std::shared_ptr<dbq::Pool> pool_of(int threads) {
 
 // Rows over threads, from 2^17 sigmoids for each, which take 80 us. The pool pays: 2^19 sigmoids on two
 // threads take 160 us, and 220 us with a thread started for each call.
-template <class Work>
-void over_rows(int64_t rows, int64_t sigmoids, int threads, const Work& work) {
+void run(const Job& job, int64_t rows, int threads) {
+    const int64_t sigmoids = rows * job.layer.length * (job.layer.levels - 1);
     const int64_t parts = std::min<int64_t>({threads, rows, sigmoids >> 17});
-    if (parts <= 1) return work(0, rows);
     std::shared_ptr<dbq::Pool> pool;
+    std::unique_lock<std::mutex> entered;
     try {
-        pool = pool_of(threads);
-    } catch (const std::system_error&) {  // the system starts no more threads: this one does it all
-        return work(0, rows);
+        if (parts > 1) pool = pool_of(threads);
+        if (pool) entered = pool->try_enter();
+    } catch (const std::exception&) {  // the system has no more threads or memory: this thread does it all
     }
-    const std::unique_lock<std::mutex> entered = pool->try_enter();
-    if (!entered.owns_lock()) return work(0, rows);
-    pool->run(int(parts), [&](int part, int) { work(rows * part / parts, rows * (part + 1) / parts); });
+    if (!entered.owns_lock()) return ROWS(job, 0, rows);
+    pool->run(int(parts), [&](int part, int) { ROWS(job, rows * part / parts, rows * (part + 1) / parts); });
 }
 
 }  // namespace
@@ -263,8 +241,7 @@ void dbq_staircase_forward(const float* w, const float* alpha, const float* gamm
                            const float* t, const int8_t* level_codes, float temperature, int64_t kernels,
                            int64_t length, int branches, int levels, int threads, float* z) {
     const Layer layer{w, alpha, gamma_1, gamma_2, t, level_codes, temperature, length, branches, levels};
-    over_rows(kernels, kernels * length * (levels - 1), threads,
-              [&](int64_t first, int64_t last) { FORWARD(layer, z, first, last); });
+    run({layer, z, nullptr, {}}, kernels, threads);
 }
 
 void dbq_staircase_backward(const float* w, const float* alpha, const float* gamma_1, const float* gamma_2,
@@ -272,9 +249,7 @@ void dbq_staircase_backward(const float* w, const float* alpha, const float* gam
                             int64_t length, int branches, int levels, int threads, const float* grad,
                             float* d_w, float* d_alpha, float* d_gamma_1, float* d_gamma_2, float* d_t) {
     const Layer layer{w, alpha, gamma_1, gamma_2, t, level_codes, temperature, length, branches, levels};
-    const Gradients out{d_w, d_alpha, d_gamma_1, d_gamma_2, d_t};
-    over_rows(kernels, kernels * length * (levels - 1), threads,
-              [&](int64_t first, int64_t last) { BACKWARD(layer, grad, out, first, last); });
+    run({layer, nullptr, grad, {d_w, d_alpha, d_gamma_1, d_gamma_2, d_t}}, kernels, threads);
 }
 
 }  // extern "C"

@@ -240,6 +240,19 @@ def one_convolution(image: Shape, kernels: int, bits: int | None = None) -> Prog
     return Program("one", tensors, (Lookup("image", 0, table), convolution), 1)
 
 
+def tall_depthwise(width: int, tap: int) -> Program:
+    """The first of 4 lines, times 3: a kernel of 255 rows, 255 rows apart, with one weight, at `tap`."""
+    image = Shape(2, 4, width)
+    table = np.arange(512, dtype=np.uint8).reshape(2, 256)
+    codes = np.zeros((1, 2, 1, 255, 1), np.int8)
+    codes[:, :, :, tap] = 3
+    ones, none = np.ones((2, 1), np.float32), np.zeros(2, np.float32)
+    window = Window((255, 1), (1, 1), (255 * tap, 0), (255, 1))
+    tensors = (Tensor("u8", image, 1.0), Tensor("f32", Shape(2, 1, width), 1.0))
+    convolution = Convolution("c", (Result(1, 0, 0, ones, none),), 0, window, 2, codes, 8)
+    return Program("tall", tensors, (Lookup("image", 0, table), convolution), 1)
+
+
 def one_average(largest: int) -> Program:
     """Image, codes up to `largest`, their average over 2 x 2 pixels."""
     one, none = np.ones((1, 1), np.float32), np.zeros(1, np.float32)

@@ -15,7 +15,7 @@ from dbq.deploy.fileformat import read_program, write_program
 from dbq.deploy.tensors import Shape
 from dbq.errors import DbqError, EngineError, FileFormatError
 from tests.native.damage import HEADER, bit_flips, extreme_words, repaired, truncations
-from tests.native.handmade import images_for, one_average, one_convolution, small_program
+from tests.native.handmade import images_for, one_average, one_convolution, small_program, tall_depthwise
 
 SMALL = write_program(small_program())
 
@@ -228,6 +228,16 @@ def test_sums_that_do_not_fit() -> None:
 def test_networks_beyond_the_limit_of_memory() -> None:
     content = write_program(one_convolution(Shape(1, 8192, 8192), kernels=8))
     assert "running needs 2112 MiB, at most 2048" in refusal(content)
+
+
+def test_kernels_that_would_need_too_much_memory() -> None:
+    """A window of 64771 rows: an engine that copies all of them for each thread needs 10 GiB."""
+    program = tall_depthwise(width=40000, tap=100)
+    images = images_for(program, 1)
+    with load(write_program(program)) as net:
+        assert net.peak_memory < 2**28
+        expected = 3.0 * images[:, :1].transpose(0, 3, 1, 2)
+        np.testing.assert_array_equal(net(images).reshape(expected.shape), expected)
 
 
 def test_paths_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,20 +1,17 @@
 // Additions and requantizations: one or two planes through the formula.
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
 
-class Combine final : public Op {
+class Combine final : public RangeOp {
 public:
     Combine(const CombineSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), shape_(spec.shape), types_(spec.in_types),
-          outputs_(spec.outputs, int(types_.size()), 1 << 30), parts_(parts_for(shape_.channels, threads)) {}
+        : RangeOp(spec.shape.channels, threads), simd_(simd), shape_(spec.shape), types_(spec.in_types),
+          outputs_(spec.outputs, int(types_.size()), 1 << 30) {}
 
-    int tasks() const override { return parts_; }
-    void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
-        const Range channels = part(shape_.channels, parts_, task);
+private:
+    void run_range(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
         for (int k = channels.begin; k < channels.end; ++k) {
             const unsigned char* planes[2] = {in[0].plane[k], types_.size() == 2 ? in[1].plane[k] : nullptr};
             for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -25,12 +22,10 @@ public:
         }
     }
 
-private:
     const Simd& simd_;
     const Shape shape_;
     const std::vector<Type> types_;
     const Outputs outputs_;
-    const int parts_;
 };
 
 }  // namespace

@@ -2,52 +2,44 @@
 // Ternary weights on unsigned codes use byte products with int16 sums, everything else 16-bit products.
 #include <algorithm>
 
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
 
-constexpr size_t TILE_BYTES =
-    64 * 1024;                   // of interleaved codes; each block reads them once from the L2 cache
-constexpr int CHUNK_PAIRS = 64;  // bytes: 255 * 128 < 2^15
+constexpr size_t TILE_BYTES = 64 * 1024;  // of interleaved codes; each block reads them once from L2 cache
+constexpr int CHUNK_PAIRS = 64;           // bytes: 255 * 128 < 2^15
 
 class DenseConv final : public Op {
 public:
     DenseConv(const ConvSpec& spec, const Simd& simd, int threads, bool bytes)
-        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          is_signed_(spec.in_type == Type::I8), bytes_(bytes), branches_(spec.branches), groups_(spec.groups),
-          outputs_in_group_(spec.out.channels / spec.groups), pairs_(ceil_div(rows_.count(), 2)),
-          spans_(rows_.spans(threads)) {
+        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
+          bytes_(bytes), branches_(spec.branches), groups_(spec.groups),
+          outputs_in_group_(spec.outputs_in_group()), pairs_(ceil_div(rows_.count(), 2)) {
         choose_tile();
         pack(spec);
         const int units = groups_ * blocks_in_group();
-        if (threads > 1) parts_ = std::min(units, ceil_div(3 * threads, int(spans_.size())));
+        if (threads > 1) parts_ = std::min(units, ceil_div(3 * threads, int(rows_.spans().size())));
     }
 
-    int tasks() const override { return int(spans_.size()) * parts_; }
+    int tasks() const override { return int(rows_.spans().size()) * parts_; }
 
-    size_t scratch_bytes() const override {
-        return pointer_bytes() + tile_bytes() + sum_bytes() + rows_.scratch_bytes(spans_);
-    }
+    size_t scratch_bytes() const override { return tile_bytes() + sum_bytes() + rows_.scratch_bytes(); }
 
     size_t weight_bytes() const override {
         return byte_weights_.size() + word_weights_.size() * sizeof(int16_t);
     }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Span span = spans_[size_t(task / parts_)];
+        const Span span = rows_.spans()[size_t(task / parts_)];
         const Range units = part(groups_ * blocks_in_group(), parts_, task % parts_);
         const int total = ceil_div(int(span.pixels), simd_.lanes), tiles = ceil_div(total, vectors_);
-        auto rows = reinterpret_cast<const uint8_t**>(scratch);
-        unsigned char* codes = scratch + pointer_bytes();
-        unsigned char* sums = codes + tile_bytes();
+        unsigned char *codes = scratch, *sums = codes + tile_bytes();
         for (int unit = units.begin; unit < units.end;) {
             const int group = unit / blocks_in_group(),
                       end = std::min(units.end, (group + 1) * blocks_in_group());
-            rows_.gather(in[0], group, span, sums + sum_bytes(), rows);
+            const uint8_t* const* rows = rows_.gather(in[0], group, span, sums + sum_bytes());
             for (int t = 0; t < tiles; ++t) {
                 const Range tile = part(total, tiles, t);
                 interleave(rows, tile, codes);
@@ -58,10 +50,9 @@ public:
     }
 
 private:
-    size_t pointer_bytes() const { return round_up(size_t(rows_.count()) * sizeof(void*), PLANE_ALIGNMENT); }
     size_t pair_bytes() const {
         return size_t(bytes_ ? 2 : 4) * size_t(simd_.lanes);
-    }  // of one vector of pixels
+    }  // of a vector of pixels
     size_t tile_bytes() const { return size_t(pairs_) * size_t(vectors_) * pair_bytes(); }
     int chunks() const { return bytes_ ? ceil_div(pairs_, CHUNK_PAIRS) : 1; }
     size_t sum_bytes() const {
@@ -72,8 +63,7 @@ private:
     int blocks_in_group() const { return ceil_div(outputs_in_group_, channels_in_block()); }
 
     void choose_tile() {
-        int longest = 0;
-        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), simd_.lanes));
+        const int longest = rows_.longest_span();
         const int fitting = std::max(2, int(TILE_BYTES / (size_t(pairs_) * pair_bytes())) / 2 * 2);
         vectors_ = ceil_div(longest, ceil_div(longest, fitting));
     }
@@ -88,8 +78,7 @@ private:
                 const int in_group = k % outputs_in_group_, group = k / outputs_in_group_;
                 const int block = group * blocks_in_group() + in_group / channels_in_block();
                 const int list = in_group % channels_in_block() * branches_ + j;
-                const int8_t* codes =
-                    spec.codes.data() + (size_t(j) * size_t(spec.out.channels) + size_t(k)) * taps;
+                const int8_t* codes = spec.kernel(j, k);
                 for (size_t d = 0; d < taps; ++d) {
                     const size_t to =
                         size_t(block) * block_size + (d / 2 * dense::LISTS + size_t(list)) * 2 + d % 2;
@@ -140,7 +129,6 @@ private:
     const Outputs outputs_;
     const bool is_signed_, bytes_;
     const int branches_, groups_, outputs_in_group_, pairs_;
-    const std::vector<Span> spans_;
     int vectors_ = 0, parts_ = 1;
     std::vector<int8_t> byte_weights_;
     std::vector<int16_t> word_weights_;

@@ -1,9 +1,7 @@
 // Depthwise convolution with 3x3 kernels from 8-bit codes to 8-bit codes, stride 1 or 2: the usual case.
 #include <cmath>
 
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
@@ -11,11 +9,10 @@ namespace {
 constexpr int FLAT_BYTES = 4 * 1024;   // of outputs before they are copied to their plane
 constexpr int BATCH_BYTES = 8 * 1024;  // of padded planes
 
-class DepthwiseConv3x3 final : public Op {
+class DepthwiseConv3x3 final : public RangeOp {
 public:
     DepthwiseConv3x3(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), channels_(spec.in.channels), parts_(parts_for(spec.in.channels, threads)),
-          output_(spec.outputs[0]) {
+        : RangeOp(spec.in.channels, threads), simd_(simd), output_(spec.outputs[0]) {
         describe_planes(spec);
         pack(spec);
         job_.weights = weights_.data();
@@ -25,24 +22,23 @@ public:
         job_.highest = int16_t(std::nearbyint(output_.high));
     }
 
-    int tasks() const override { return parts_; }
     size_t scratch_bytes() const override {
         return size_t(job_.batch) * size_t(job_.padded_bytes + job_.flat_bytes);
     }
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
-    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Range channels = part(channels_, parts_, task);
+private:
+    void run_range(Range channels, const Planes* in, const Planes* out,
+                   unsigned char* scratch) const override {
         simd_.depthwise_3x3(job_, channels.begin, channels.end, in[0].plane, out[0].plane, scratch);
     }
 
-private:
     // Lines of a plane whose vectors do not leave it.
     int lines_inside(Shape shape, int columns) const {
         const size_t bytes = plane_bytes(Type::U8, shape.pixels(), size_t(simd_.lanes));
         int y = 0;
         while (y < shape.height &&
-               size_t(y) * size_t(shape.width) + round_up(size_t(columns), size_t(simd_.lanes)) <= bytes)
+               shape.pixel(y, 0) + round_up(size_t(columns), size_t(simd_.lanes)) <= bytes)
             ++y;
         return y;
     }
@@ -72,11 +68,11 @@ private:
         job_.writable_lines = lines_inside(spec.out, out_w);
         // Behind the last line, less than one vector is written and less than three are read.
         const int padded_lines = stride == 1 ? lines : 2 * out_h + 1;
-        job_.padded_bytes = int(round_up(size_t(padded_lines * job_.line + 5 * vector), PLANE_ALIGNMENT));
+        job_.padded_bytes = int(aligned(size_t(padded_lines * job_.line + 5 * vector)));
         job_.band = std::min(out_h, std::max(1, FLAT_BYTES / job_.out_line));
         job_.batch =
             job_.band < out_h ? 1 : std::max(1, std::min(spec.in.channels, BATCH_BYTES / job_.padded_bytes));
-        job_.flat_bytes = int(round_up(size_t(job_.band * job_.out_line + vector), PLANE_ALIGNMENT));
+        job_.flat_bytes = int(aligned(size_t(job_.band * job_.out_line + vector)));
     }
 
     // weights[k]: the low parts of five pairs, their high parts, and what makes up for signed codes being 128
@@ -84,7 +80,7 @@ private:
     void pack(const ConvSpec& spec) {
         weights_.reserve(size_t(spec.out.channels) * depthwise::WEIGHTS_3X3);
         for (int k = 0; k < spec.out.channels; ++k) {
-            const int8_t* w = &spec.codes[size_t(k) * 9];
+            const int8_t* w = spec.kernel(0, k);
             const int pairs[5][2] = {{w[0], w[1]}, {w[3], w[4]}, {w[6], w[7]}, {w[2], w[5]}, {w[8], 0}};
             const auto low = [](int v) { return ((v + 8) & 15) - 8; };
             const auto high = [&](int v) { return (v - low(v)) / 16; };
@@ -98,18 +94,10 @@ private:
     }
 
     const Simd& simd_;
-    const int channels_, parts_;
     const Output output_;
     depthwise::Planes3x3 job_;
     std::vector<int16_t> weights_;
 };
-
-bool is_bounded(const ConvSpec& spec) {
-    Finish finish;
-    const Planes none;
-    Outputs(spec.outputs, spec.branches, spec.largest_sum()).describe(0, 0, &none, finish);
-    return finish.bounded;
-}
 
 }  // namespace
 
@@ -121,7 +109,7 @@ bool fits_depthwise_3x3(const ConvSpec& s) {
     return s.window.kernel_h == 3 && s.window.kernel_w == 3 && s.window.dilation_h == 1 &&
            s.window.dilation_w == 1 && s.window.stride_h == s.window.stride_w && s.window.stride_w <= 2 &&
            s.window.pad_top < 3 && s.window.pad_left < 3 && s.out.height < 4096 && s.out.width < 4096 &&
-           s.in.pixels() < largest_plane && is_bounded(s);
+           s.in.pixels() < largest_plane && is_bounded(o, 1, s.largest_sum());
 }
 
 std::unique_ptr<Op> make_depthwise_3x3(const ConvSpec& spec, const Simd* simd, int threads) {

@@ -7,38 +7,50 @@
 #include <numeric>
 
 #include "kernels/lines.h"
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
 
 constexpr size_t BAND_BYTES = 16 * 1024;  // of interleaved lines: they stay in the L1 cache
 
-class DepthwiseConv final : public Op {
+class DepthwiseConv final : public RangeOp {
 public:
     DepthwiseConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()), spec_(spec),
+        : RangeOp(spec.in.channels, threads), simd_(simd), outputs_(spec), spec_(spec),
           multiplier_(spec.out.channels / spec.in.channels),
           lines_at_once_(spec.window.stride_h == 1 && spec.window.dilation_h == 1 ? 2 : 1),
           pair_lines_(ceil_div(spec.window.kernel_h + lines_at_once_ - 1, 2)),
-          step_(std::gcd(lines_at_once_ * spec.window.stride_h, 2 * spec.window.dilation_h)),
-          parts_(parts_for(spec.in.channels, threads)) {
+          step_(std::gcd(lines_at_once_ * spec.window.stride_h, 2 * spec.window.dilation_h)) {
         find_phases();
         choose_band();
         plan_pieces();
         pack(spec);
     }
 
-    int tasks() const override { return parts_; }
     size_t scratch_bytes() const override {
         return 3 * line_bytes() + pairs_bytes() + branch_bytes() * size_t(spec_.branches);
     }
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
-    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Range channels = part(spec_.in.channels, parts_, task);
+private:
+    struct Phase {
+        // Entry i is column i * stride + shift, inside the image for i in [begin, end).
+        int shift, begin, end;
+    };
+    // Pairs of lines that one call makes.
+    struct Piece {
+        depthwise::PairLines job;
+        ptrdiff_t above = -1, below = -1;  // in the plane; negative: zeros
+        size_t out = 0;
+        bool copies = false;  // a line outside the image, or too close to the end of the plane
+    };
+    struct Lines {
+        unsigned char *zeros, *above, *below;
+    };
+
+    void run_range(Range channels, const Planes* in, const Planes* out,
+                   unsigned char* scratch) const override {
         const Lines lines = {scratch, scratch + line_bytes(), scratch + 2 * line_bytes()};
         auto pairs = reinterpret_cast<int16_t*>(scratch + 3 * line_bytes());
         auto sums = reinterpret_cast<int32_t*>(scratch + 3 * line_bytes() + pairs_bytes());
@@ -53,22 +65,6 @@ public:
                     run_kernels(c * multiplier_ + m, first, height, pairs, sums, out);
             }
     }
-
-private:
-    struct Phase {
-        int shift, begin,
-            end;  // entry i is column i * stride + shift, inside the image for i in [begin, end)
-    };
-    // Pairs of lines that one call makes.
-    struct Piece {
-        depthwise::PairLines job;
-        ptrdiff_t above = -1, below = -1;  // in the plane; negative: zeros
-        size_t out = 0;
-        bool copies = false;  // a line outside the image, or too close to the end of the plane
-    };
-    struct Lines {
-        unsigned char *zeros, *above, *below;
-    };
 
     void find_phases() {
         const int stride = spec_.window.stride_w;
@@ -115,12 +111,11 @@ private:
 
     // An input line, or one of its phases, and the slack that vectors read behind it.
     size_t line_bytes() const {
-        return round_up(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * simd_.lanes, PLANE_ALIGNMENT);
+        return aligned(std::max(size_t(spec_.in.width), pitch_ * 2) + 4 * simd_.lanes);
     }
-    size_t pairs_bytes() const { return round_up(size_t(pair_lines_in(band_)) * line_ * 4, PLANE_ALIGNMENT); }
+    size_t pairs_bytes() const { return aligned(size_t(pair_lines_in(band_)) * line_ * 4); }
     size_t branch_bytes() const {
-        return round_up((size_t(band_) * size_t(spec_.out.width) + simd_.lanes) * sizeof(int32_t),
-                        PLANE_ALIGNMENT);
+        return aligned((size_t(band_) * size_t(spec_.out.width) + simd_.lanes) * sizeof(int32_t));
     }
 
     // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same
@@ -129,7 +124,7 @@ private:
         const int kh = spec.window.kernel_h, kw = spec.window.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k)
             for (int j = 0; j < spec.branches; ++j) {
-                const int8_t* codes = &spec.codes[size_t(j * spec.out.channels + k) * size_t(kh * kw)];
+                const int8_t* codes = spec.kernel(j, k);
                 const auto code = [&](int ky, int kx) {
                     return ky >= 0 && ky < kh ? codes[ky * kw + kx] : int8_t(0);
                 };
@@ -248,7 +243,7 @@ private:
     const Simd& simd_;
     const Outputs outputs_;
     const ConvShape spec_;
-    const int multiplier_, lines_at_once_, pair_lines_, step_, parts_;
+    const int multiplier_, lines_at_once_, pair_lines_, step_;
     int band_ = 0, columns_ = 0;
     size_t pitch_ = 0, line_ = 0;  // entries of a phase, and of all phases of a line
     std::vector<Phase> phases_;

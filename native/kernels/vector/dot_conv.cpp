@@ -3,38 +3,33 @@
 #include <cstring>
 
 #include "kernels/formula.h"
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
 
 constexpr int BLOCK = 16;  // channels whose weights are read once for all pixels
 
-class DotConv final : public Op {
+class DotConv final : public RangeOp {
 public:
     DotConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()), spec_(spec),
-          taps_(spec.taps()), padded_(round_up(size_t(taps_), size_t(simd.lanes))),
-          parts_(parts_for(spec.out.channels, threads)) {
+        : RangeOp(spec.out.channels, threads), simd_(simd), outputs_(spec), spec_(spec),
+          padded_(round_up(size_t(spec.taps()), size_t(simd.lanes))) {
         // weights[k][j][tap], zeros up to the next multiple of the vector length.
         weights_.resize(size_t(spec.out.channels * spec.branches) * padded_);
         for (int k = 0; k < spec.out.channels; ++k)
             for (int j = 0; j < spec.branches; ++j)
-                std::memcpy(&weights_[size_t(k * spec.branches + j) * padded_],
-                            &spec.codes[size_t(j * spec.out.channels + k) * size_t(taps_)], size_t(taps_));
+                std::memcpy(&weights_[size_t(k * spec.branches + j) * padded_], spec.kernel(j, k),
+                            size_t(spec.taps()));
     }
 
-    int tasks() const override { return parts_; }
-    size_t scratch_bytes() const override {
-        return round_up(spec_.out.pixels() * padded_ * sizeof(int16_t), PLANE_ALIGNMENT);
-    }
+    size_t scratch_bytes() const override { return aligned(spec_.out.pixels() * padded_ * sizeof(int16_t)); }
     size_t weight_bytes() const override { return weights_.size(); }
 
-    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const int per_group = spec_.out.channels / spec_.groups, pixels = int(spec_.out.pixels());
-        const Range channels = part(spec_.out.channels, parts_, task);
+private:
+    void run_range(Range channels, const Planes* in, const Planes* out,
+                   unsigned char* scratch) const override {
+        const int per_group = spec_.outputs_in_group(), pixels = int(spec_.out.pixels());
         auto codes = reinterpret_cast<int16_t*>(scratch);
         for (int k = channels.begin, gathered = -1; k < channels.end;) {
             const int group = k / per_group,
@@ -54,7 +49,6 @@ public:
         }
     }
 
-private:
     // All codes under the kernel at one output pixel, in the order of the weights.
     void gather(const Planes& in, int group, int pixel, int16_t* codes) const {
         const ConvShape& s = spec_;
@@ -67,8 +61,8 @@ private:
                 for (int kx = 0; kx < s.window.kernel_w; ++kx) {
                     const int y = top + ky * s.window.dilation_h, x = left + kx * s.window.dilation_w;
                     const bool inside = y >= 0 && y < s.in.height && x >= 0 && x < s.in.width;
-                    *to++ = inside ? int16_t(read_code(s.in_type, in.plane[c], size_t(y * s.in.width + x)))
-                                   : int16_t(0);
+                    *to++ =
+                        inside ? int16_t(read_code(s.in_type, in.plane[c], s.in.pixel(y, x))) : int16_t(0);
                 }
         std::fill(to, codes + padded_, int16_t(0));
     }
@@ -76,9 +70,7 @@ private:
     const Simd& simd_;
     const Outputs outputs_;
     const ConvShape spec_;
-    const int taps_;
-    const size_t padded_;
-    const int parts_;
+    const size_t padded_;  // taps
     std::vector<int8_t> weights_;
 };
 

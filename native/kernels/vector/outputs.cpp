@@ -2,8 +2,7 @@
 
 #include "kernels/formula.h"
 
-namespace dbq {
-namespace {
+namespace dbq::vec {
 
 bool is_bounded(const Output& output, int branches, double largest_sum) {
     for (size_t k = 0; k < output.offset.size(); ++k) {
@@ -14,8 +13,6 @@ bool is_bounded(const Output& output, int branches, double largest_sum) {
     }
     return true;
 }
-
-}  // namespace
 
 Outputs::Outputs(const std::vector<Output>& outputs, int branches, double largest_sum)
     : outputs_(outputs), branches_(branches) {
@@ -46,4 +43,4 @@ void Outputs::write_element(const int32_t* sums, int channel, const Planes* out,
         dbq::write_element(outputs_[o], sums, branches_, channel, out[o].plane[channel], pixel);
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

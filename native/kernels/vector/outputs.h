@@ -2,12 +2,17 @@
 #pragma once
 
 #include "kernels/isa/simd.h"
+#include "kernels/ranges.h"
+#include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
+
+// Whether |t| < 2^30 in the formula, if no sum is larger than this in magnitude.
+bool is_bounded(const Output& output, int branches, double largest_sum);
 
 class Outputs {
 public:
-    // No sum is larger than this in magnitude.
+    explicit Outputs(const ConvSpec& spec) : Outputs(spec.outputs, spec.branches, spec.largest_sum()) {}
     Outputs(const std::vector<Output>& outputs, int branches, double largest_sum);
 
     // `finish` says where the sums are; channels [first, first + finish.channels) are written.
@@ -24,4 +29,4 @@ private:
     std::vector<bool> bounded_;
 };
 
-}  // namespace dbq
+}  // namespace dbq::vec

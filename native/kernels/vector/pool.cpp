@@ -3,26 +3,25 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
 
-class AveragePool final : public Op {
+class AveragePool final : public RangeOp {
 public:
     AveragePool(const AveragePoolSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), spec_(spec), outputs_(spec.outputs, 1, 2147483648.0),
-          parts_(parts_for(spec.out.channels, threads)) {}
+        : RangeOp(spec.out.channels, threads), simd_(simd), spec_(spec),
+          outputs_(spec.outputs, 1, 2147483648.0) {}
 
-    int tasks() const override { return parts_; }
     size_t scratch_bytes() const override {
         return is_global() ? 0
                            : line_bytes() + plane_bytes(Type::I32, spec_.out.pixels(), size_t(simd_.lanes));
     }
-    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Range channels = part(spec_.out.channels, parts_, task);
+
+private:
+    void run_range(Range channels, const Planes* in, const Planes* out,
+                   unsigned char* scratch) const override {
         for (int k = channels.begin; k < channels.end; ++k) {
             if (is_global()) {
                 const int32_t sum = simd_.sum_plane(spec_.in_type, in[0].plane[k], spec_.in.pixels());
@@ -40,7 +39,6 @@ public:
         }
     }
 
-private:
     bool is_global() const {
         const Window& w = spec_.window;
         return spec_.out.pixels() == 1 && w.kernel_h - w.pad_top >= spec_.in.height &&
@@ -66,23 +64,21 @@ private:
     const Simd& simd_;
     const AveragePoolSpec spec_;
     const Outputs outputs_;
-    const int parts_;
 };
 
 template <class T>
-class MaxPool final : public Op {
+class MaxPool final : public RangeOp {
 public:
     MaxPool(const MaxPoolSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), spec_(spec), parts_(parts_for(spec.out.channels, threads)) {
-        const Window& w = spec.window;
-        // Every window of a line, including what extends beyond the image on both sides.
-        padded_ = std::max((spec.out.width - 1) * w.stride_w + w.kernel_w, w.pad_left + spec.in.width);
-    }
+        : RangeOp(spec.out.channels, threads), simd_(simd), spec_(spec),
+          padded_(std::max((spec.out.width - 1) * spec.window.stride_w + spec.window.kernel_w,
+                           spec.window.pad_left + spec.in.width)) {}
 
-    int tasks() const override { return parts_; }
     size_t scratch_bytes() const override { return 2 * line_bytes(); }
-    void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Range channels = part(spec_.out.channels, parts_, task);
+
+private:
+    void run_range(Range channels, const Planes* in, const Planes* out,
+                   unsigned char* scratch) const override {
         auto columns = reinterpret_cast<T*>(scratch), windows = reinterpret_cast<T*>(scratch + line_bytes());
         for (int k = channels.begin; k < channels.end; ++k)
             for (int y = 0; y < spec_.out.height; ++y)
@@ -90,8 +86,7 @@ public:
                           reinterpret_cast<T*>(out[0].plane[k]) + size_t(y) * size_t(spec_.out.width));
     }
 
-private:
-    size_t line_bytes() const { return round_up(size_t(padded_) * sizeof(T), PLANE_ALIGNMENT); }
+    size_t line_bytes() const { return aligned(size_t(padded_) * sizeof(T)); }
 
     void max_rows(T* a, const T* b, int n) const {
         simd_.max_rows(spec_.type, reinterpret_cast<unsigned char*>(a),
@@ -106,17 +101,15 @@ private:
             max_rows(columns + w.pad_left, plane + size_t(y) * size_t(width), width);
         std::memcpy(windows, columns, size_t(n) * sizeof(T));
         for (int kx = 1; kx < w.kernel_w; ++kx) max_rows(windows, columns + kx, n);
-        const int stride = w.stride_w;
-        if (stride == 2)
+        if (w.stride_w == 2)  // a constant that compilers vectorise
             for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[2 * x];
         else
-            for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[x * stride];
+            for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[x * w.stride_w];
     }
 
     const Simd& simd_;
     const MaxPoolSpec spec_;
-    const int parts_;
-    int padded_ = 0;
+    const int padded_;  // every window of a line, including what extends beyond the image on both sides
 };
 
 }  // namespace

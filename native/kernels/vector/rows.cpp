@@ -5,9 +5,8 @@
 #include <numeric>
 
 #include "kernels/lines.h"
-#include "kernels/ranges.h"
 
-namespace dbq {
+namespace dbq::vec {
 namespace {
 
 constexpr size_t CACHED_COPIES = 256 * 1024;
@@ -20,8 +19,8 @@ bool is_pointwise(const ConvShape& s) {
 
 }  // namespace
 
-Rows::Rows(const ConvShape& spec, const Simd& simd)
-    : simd_(simd), spec_(spec), inputs_(spec.inputs()), direct_(is_pointwise(spec)),
+Rows::Rows(const ConvShape& spec, const Simd& simd, int threads)
+    : simd_(simd), spec_(spec), direct_(is_pointwise(spec)),
       shifted_(spec.window.stride_h == 1 && spec.window.stride_w == 1 && spec.in.width == spec.out.width) {
     for (int kx = 0; kx < spec.window.kernel_w; ++kx) {
         const int shift = kx * spec.window.dilation_w - spec.window.pad_left, stride = spec.window.stride_w;
@@ -36,22 +35,25 @@ Rows::Rows(const ConvShape& spec, const Simd& simd)
         phase_of_.push_back(int(found - phases_.begin()));
         if (found == phases_.end()) phases_.push_back(phase);
     }
+    spans_ = cut(threads);
 }
 
-// Bytes of one channel's copies for this many output lines.
+// Lines of each copy for this many output lines, and bytes of all copies of one channel.
+int Rows::copied_lines(int lines) const {
+    return lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
+}
 size_t Rows::copy_bytes(int lines) const {
-    const int copied = lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
-    return columns_.size() * phases_.size() * size_t(copied) * size_t(spec_.out.width);
+    return columns_.size() * phases_.size() * size_t(copied_lines(lines)) * size_t(spec_.out.width);
 }
 
-std::vector<Span> Rows::spans(int threads) const {
+std::vector<Span> Rows::cut(int threads) const {
     const int width = spec_.out.width, pixels = int(spec_.out.pixels());
     // Without copies, any multiple of 64 pixels, which are whole vectors; with copies, whole lines.
     const int step = direct_ ? 64 : std::lcm(width, simd_.lanes);
     const int steps = ceil_div(pixels, step);
     int parts = parts_for(steps, threads);
     if (!direct_) {
-        const size_t bytes = size_t(inputs_) * copy_bytes(step / width);
+        const size_t bytes = size_t(spec_.inputs()) * copy_bytes(step / width);
         parts = std::max(parts, ceil_div(steps, std::max(1, int(CACHED_COPIES / bytes))));
     }
     std::vector<Span> spans;
@@ -63,12 +65,16 @@ std::vector<Span> Rows::spans(int threads) const {
     return spans;
 }
 
-size_t Rows::scratch_bytes(const std::vector<Span>& spans) const {
-    if (direct_) return 0;
-    size_t longest = 0;
-    for (const Span& span : spans) longest = std::max(longest, span.pixels);
-    const int lines = int(longest) / spec_.out.width;
-    return round_up(size_t(inputs_) * copy_bytes(lines) + PLANE_ALIGNMENT, PLANE_ALIGNMENT);
+int Rows::longest_span() const {
+    int longest = 0;
+    for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), simd_.lanes));
+    return longest;
+}
+
+size_t Rows::scratch_bytes() const {
+    if (direct_) return pointer_bytes();
+    const int lines = longest_span() * simd_.lanes / spec_.out.width;
+    return pointer_bytes() + aligned(size_t(spec_.inputs()) * copy_bytes(lines) + PLANE_ALIGNMENT);
 }
 
 // Lines [first, first + count) of one column of taps, padded.
@@ -110,17 +116,20 @@ void Rows::shift_lines(const unsigned char* plane, int first, int count, const C
         for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
 }
 
-void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch,
-                  const uint8_t** rows) const {
-    unsigned char* const* planes = in.plane + group * inputs_;
+const uint8_t* const* Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch) const {
+    const int inputs = spec_.inputs();
+    unsigned char* const* planes = in.plane + group * inputs;
+    const auto rows = reinterpret_cast<const uint8_t**>(scratch);
     if (direct_) {
-        for (int c = 0; c < inputs_; ++c) rows[c] = planes[c] + span.pixel;
-        return;
+        for (int c = 0; c < inputs; ++c) rows[c] = planes[c] + span.pixel;
+        return rows;
     }
+    scratch += pointer_bytes();
     const int width = spec_.out.width, first = int(span.pixel) / width, lines = int(span.pixels) / width;
-    const int copied = lines + (spec_.window.kernel_h - 1) * spec_.window.dilation_h / spec_.window.stride_h;
+    const int copied = copied_lines(lines);
     const size_t copy = size_t(copied) * size_t(width);
-    for (int c = 0; c < inputs_; ++c) {
+    const uint8_t** next = rows;
+    for (int c = 0; c < inputs; ++c) {
         unsigned char* to = scratch + size_t(c) * copy_bytes(lines);
         for (size_t phase = 0; phase < phases_.size(); ++phase)
             for (size_t kx = 0; kx < columns_.size(); ++kx) {
@@ -134,9 +143,10 @@ void Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch
             for (size_t kx = 0; kx < columns_.size(); ++kx) {
                 const size_t number = size_t(phase_of_[size_t(ky)]) * columns_.size() + kx;
                 const size_t line = size_t(ky * spec_.window.dilation_h / spec_.window.stride_h);
-                *rows++ = to + number * copy + line * size_t(width);
+                *next++ = to + number * copy + line * size_t(width);
             }
     }
+    return rows;
 }
 
-}  // namespace dbq
+}  // namespace dbq::vec

@@ -7,9 +7,10 @@
 #pragma once
 
 #include "kernels/isa/simd.h"
+#include "kernels/ranges.h"
 #include "ops/specs.h"
 
-namespace dbq {
+namespace dbq::vec {
 
 // Consecutive output pixels; begins at a multiple of the vector length, so that vectors of two spans never
 // overlap.
@@ -19,31 +20,35 @@ struct Span {
 
 class Rows {
 public:
-    Rows(const ConvShape&, const Simd&);
+    Rows(const ConvShape&, const Simd&, int threads);
 
-    int count() const { return inputs_ * spec_.window.kernel_h * spec_.window.kernel_w; }
-    // Cuts the output into spans for `threads` threads, small enough for their copies to stay in cache.
-    std::vector<Span> spans(int threads) const;
-    size_t scratch_bytes(const std::vector<Span>&) const;
+    int count() const { return spec_.taps(); }
+    // The output, in spans for the threads, small enough for their copies to stay in cache.
+    const std::vector<Span>& spans() const { return spans_; }
+    int longest_span() const;  // in vectors
+    size_t scratch_bytes() const;
     // rows[d][p] is row d at pixel span.pixel + p; readable up to the end of the last vector.
-    void gather(const Planes& in, int group, Span span, unsigned char* scratch, const uint8_t** rows) const;
+    const uint8_t* const* gather(const Planes& in, int group, Span span, unsigned char* scratch) const;
 
 private:
     struct Column {
         int begin, end, x;  // output columns [begin, end) are inside the image; the first reads column x
     };
+    size_t pointer_bytes() const { return aligned(size_t(count()) * sizeof(void*)); }
+    int copied_lines(int lines) const;
     size_t copy_bytes(int lines) const;
+    std::vector<Span> cut(int threads) const;
     void copy_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
     void shift_lines(const unsigned char* plane, int first, int count, const Column&,
                      unsigned char* to) const;
 
     const Simd& simd_;
     const ConvShape spec_;
-    const int inputs_;
     const bool direct_, shifted_;
+    std::vector<Span> spans_;
     std::vector<Column> columns_;  // for each kx
     std::vector<int> phases_;      // remainders of input lines by the stride that taps use
     std::vector<int> phase_of_;    // for each ky: index into phases_
 };
 
-}  // namespace dbq
+}  // namespace dbq::vec

@@ -4,11 +4,9 @@
 // branches.
 #include <algorithm>
 
-#include "kernels/ranges.h"
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
 #include "kernels/vector/table_lists.h"
-#include "ops/specs.h"
 
 namespace dbq::vec {
 namespace {
@@ -33,17 +31,15 @@ struct Slice {
 class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd), outputs_(spec.outputs, spec.branches, spec.largest_sum()),
-          is_signed_(spec.in_type == Type::I8), branches_(spec.branches), spans_(rows_.spans(threads)) {
-        choose_tile(spec.out.channels / spec.groups * branches_);
+        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
+          branches_(spec.branches) {
+        choose_tile(spec.outputs_in_group() * branches_);
         make_slices(spec, threads);
     }
 
-    int tasks() const override { return int(spans_.size()) * parts_; }
+    int tasks() const override { return int(rows_.spans().size()) * parts_; }
 
-    size_t scratch_bytes() const override {
-        return pointer_bytes() + table_bytes_ + sum_bytes_ + rows_.scratch_bytes(spans_);
-    }
+    size_t scratch_bytes() const override { return table_bytes_ + sum_bytes_ + rows_.scratch_bytes(); }
 
     size_t weight_bytes() const override {
         size_t bytes = 0;
@@ -52,28 +48,25 @@ public:
     }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Span span = spans_[size_t(task / parts_)];
+        const Span span = rows_.spans()[size_t(task / parts_)];
         const Range range = part(int(slices_.size()), parts_, task % parts_);
-        auto rows = reinterpret_cast<const uint8_t**>(scratch);
-        auto table = reinterpret_cast<int16_t*>(scratch + pointer_bytes());
-        auto sums = reinterpret_cast<int16_t*>(scratch + pointer_bytes() + table_bytes_);
-        unsigned char* copies = scratch + pointer_bytes() + table_bytes_ + sum_bytes_;
+        auto table = reinterpret_cast<int16_t*>(scratch);
+        auto sums = reinterpret_cast<int16_t*>(scratch + table_bytes_);
+        const uint8_t* const* rows = nullptr;
         std::fill(table, table + row_size(), int16_t(0));
         for (int s = range.begin, group = -1; s < range.end; ++s) {
             const Slice& slice = slices_[size_t(s)];
             if (slice.group != group) {
                 group = slice.group;
-                rows_.gather(in[0], group, span, copies, rows);
+                rows = rows_.gather(in[0], group, span, scratch + table_bytes_ + sum_bytes_);
             }
             run_slice(slice, span, rows, table, sums, out);
         }
     }
 
 private:
-    size_t pointer_bytes() const { return round_up(size_t(rows_.count()) * sizeof(void*), PLANE_ALIGNMENT); }
-    size_t row_size() const {
-        return size_t(layout_.pitch) * size_t(simd_.lanes);
-    }  // of the table and of sums
+    // Of the table and of sums.
+    size_t row_size() const { return size_t(layout_.pitch) * size_t(simd_.lanes); }
     size_t row_bytes() const { return row_size() * sizeof(int16_t); }
 
     void choose_tile(int sums) {
@@ -94,8 +87,7 @@ private:
     // full.
     void fit_tile(int pixels) {
         const int widest = std::clamp(pixels / simd_.lanes, 1, simd_.table_vectors);
-        int longest = 0;
-        for (const Span& span : spans_) longest = std::max(longest, ceil_div(int(span.pixels), simd_.lanes));
+        const int longest = rows_.longest_span();
         layout_.pitch = ceil_div(longest, ceil_div(longest, widest));
         const int table_rows = int(table_bytes_ / row_bytes()) - 1;  // after one row of zeros
         const int groups = table_rows / table::sums_of_group(layout_.group_rows);
@@ -105,16 +97,16 @@ private:
 
     // Few enough sums for the L2 cache, and enough slices for the threads.
     int slices_of_group(int lists, int groups, int threads) const {
-        const size_t chunks = size_t(ceil_div(rows_.count(), 128));  // at worst
+        const size_t chunks = size_t(ceil_div(rows_.count(), 128));  // about
         const int cached = std::max(MIN_SLICE, int(SUM_BYTES / (chunks * row_bytes())));
         const int pieces = ceil_div(lists, std::min(cached, 65534));
-        const int others = int(spans_.size()) * groups, wanted = 2 * threads;
+        const int others = int(rows_.spans().size()) * groups, wanted = 2 * threads;
         if (threads <= 1 || others >= wanted) return pieces;
         return std::max(pieces, std::min(ceil_div(wanted, others), lists / MIN_SLICE));
     }
 
     void make_slices(const ConvSpec& spec, int threads) {
-        const int outputs = spec.out.channels / spec.groups;
+        const int outputs = spec.outputs_in_group();
         const int pieces = std::clamp(slices_of_group(outputs * branches_, spec.groups, threads), 1, outputs);
         for (int group = 0; group < spec.groups; ++group)
             for (int i = 0; i < pieces; ++i) {
@@ -122,7 +114,8 @@ private:
                 slices_.push_back({group, group * outputs + range.begin, range.size(), {}});
                 slices_.back().lists = table::pack_lists(codes_of(spec, slices_.back()), layout_);
             }
-        if (threads > 1) parts_ = std::min(int(slices_.size()), ceil_div(3 * threads, int(spans_.size())));
+        if (threads > 1)
+            parts_ = std::min(int(slices_.size()), ceil_div(3 * threads, int(rows_.spans().size())));
         for (const Slice& slice : slices_)
             sum_bytes_ =
                 std::max(sum_bytes_, size_t(slice.lists.chunks) * chunk_size(slice) * sizeof(int16_t));
@@ -131,9 +124,7 @@ private:
     std::vector<const int8_t*> codes_of(const ConvSpec& spec, const Slice& slice) const {
         std::vector<const int8_t*> codes;
         for (int k = slice.first; k < slice.first + slice.channels; ++k)
-            for (int j = 0; j < branches_; ++j)
-                codes.push_back(spec.codes.data() +
-                                size_t(j * spec.out.channels + k) * size_t(rows_.count()));
+            for (int j = 0; j < branches_; ++j) codes.push_back(spec.kernel(j, k));
         return codes;
     }
 
@@ -142,7 +133,7 @@ private:
         return size_t(slice.channels * branches_ + 1) * row_size();
     }
 
-    void run_slice(const Slice& slice, Span span, const uint8_t** rows, int16_t* table, int16_t* sums,
+    void run_slice(const Slice& slice, Span span, const uint8_t* const* rows, int16_t* table, int16_t* sums,
                    const Planes* out) const {
         const int total = ceil_div(int(span.pixels), simd_.lanes), tiles = ceil_div(total, layout_.pitch);
         for (int t = 0; t < tiles; ++t) {
@@ -171,7 +162,6 @@ private:
     const Outputs outputs_;
     const bool is_signed_;
     const int branches_;
-    const std::vector<Span> spans_;
     table::Layout layout_;
     int parts_ = 1;
     size_t table_bytes_ = TABLE_BYTES, sum_bytes_ = 0;
