@@ -24,14 +24,6 @@ class MaxPool(Operation):
     window: Window
     tensor: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.input,)
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        return (self.tensor,)
-
     def check(self, tensors: Sequence[Tensor], largest: Mapping[int, int]) -> None:
         input, output = tensors[self.input], tensors[self.tensor]
         require((output.type, output.scale) == (input.type, input.scale), "another type or scale")
@@ -44,17 +36,13 @@ class MaxPool(Operation):
         return {self.tensor: np.maximum.reduce(list(pixels))}
 
     def onnx_exact(self, values: Values) -> None:
-        values.names[self.tensor] = self._onnx(values)
-
-    def onnx_int8(self, values: Values) -> None:
-        values.names[self.tensor] = self._onnx(values)
-
-    def _onnx(self, values: Values) -> str:
         """ONNX, too, lets nothing outside of the image win."""
-        output = values.shape(self.tensor)
+        output, graph = values.shape(self.tensor), values.graph
         if self.window.kernel == (1, 1):
             ends, stride = list(self.window.reach(output)), list(self.window.stride)
-            constants = [values.graph.constant(n) for n in ([0, 0], ends, [2, 3], stride)]
-            return values.graph.add("Slice", values.names[self.input], *constants, label=self.name)
-        x, attributes = values.windowed(self.input, self.window, output, self.name)
-        return values.graph.add("MaxPool", x, label=self.name, **attributes)
+            constants = [graph.constant(n) for n in ([0, 0], ends, [2, 3], stride)]
+            x = graph.add("Slice", values.names[self.input], *constants, label=self.name)
+        else:
+            x, attributes = values.windowed(self.input, self.window, output, self.name)
+            x = graph.add("MaxPool", x, label=self.name, **attributes)
+        values.names[self.tensor] = x
