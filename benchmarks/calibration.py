@@ -9,11 +9,9 @@ training (random crops with black borders, and flips).
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import torch
-from machine import headline, save
+from machine import headline, options, save
+from tabular import ROOT, show
 from torch import nn
 
 import dbq
@@ -22,21 +20,14 @@ from dbq.data.split import Split
 from dbq.data.table import load_data
 from dbq.model.layers import QuantLayer
 from dbq.model.preparation import weight_error
-from dbq.support.text import as_text, plain_table
 from dbq.training.evaluation import evaluate
 from dbq.training.processes.world import World
 
-REPOSITORY = Path(__file__).parents[1]
-# plan, initialisation
-CASES = [
-    ("fp", "alternate"),
-    ("resnet-2t", "alternate"),
-    ("resnet-2t", "kmeans"),
-    ("resnet-1t", "alternate"),
-    ("resnet-1t", "kmeans"),
-    ("resnet-2t-a8", "alternate"),
-    ("resnet-1t-a8", "alternate"),
-]
+# plan: initialisations
+CASES = {"fp": [""], "resnet-2t": ["alternate", "kmeans"], "resnet-1t": ["alternate", "kmeans"],
+         "resnet-2t-a8": ["alternate"], "resnet-1t-a8": ["alternate"]}  # fmt: skip
+COLUMNS = {"plan": "{plan}", "initialisation": "{initialisation}", "weight error": "{error:.3f}",
+           "top-1": "{top1:.2f}", "plain": "{plain:.2f}", "augmented": "{augmented:.2f}"}  # fmt: skip
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what the float weights were trained with
 CALIBRATION_IMAGES, BATCH = 2000, 200
 
@@ -62,15 +53,13 @@ def total_weight_error(model: nn.Module) -> float:
         weight = layer.weight.detach()
         error += (weight_error(layer.weight_quantizer, weight) * float(weight.norm())) ** 2
         size += float(weight.norm()) ** 2
-    return float((error / size) ** 0.5)
+    return float((error / max(size, 1e-30)) ** 0.5)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, default=REPOSITORY / "data")
-    weights = REPOSITORY / "data" / "resnet20-cifar10-fp.safetensors"
-    parser.add_argument("--weights", type=Path, default=weights)
-    arguments = parser.parse_args()
+    data = ROOT / "data"
+    weights = data / "resnet20-cifar10-fp.safetensors"
+    arguments = options(__doc__, data=data, weights=weights).parse_args()
     if not arguments.weights.exists():
         print(f"skipped: no float ResNet-20 weights at {arguments.weights} (--weights FILE)")
         return
@@ -81,28 +70,18 @@ def main() -> None:
         return
 
     print(f"ResNet-20, CIFAR-10, no training, {headline()}")
-    names = ["plan", "initialisation", "weight error", "top-1", "plain", "augmented"]
-    table = plain_table(names, left=2)
-    rows: list[dict[str, float | str]] = []
-    for name, init in CASES:
+    rows = []
+    for name, init in ((name, init) for name, inits in CASES.items() for init in inits):
         model = dbq.create_model("resnet20", weights=arguments.weights)
         plan = dbq.load_plan(name).with_method("ternary", options={"init": init})
         dbq.prepare(model, plan, torch.zeros(1, 3, 32, 32))
-        row: dict[str, float | str] = {
-            "plan": name,
-            "initialisation": init if name != "fp" else "",
-            "error": total_weight_error(model) if name != "fp" else 0.0,
-            "top1": top1(model, test),
-            "plain": calibrated(model, train, test, draw=None),
+        rows.append({
+            "plan": name, "initialisation": init, "error": total_weight_error(model),
+            "top1": top1(model, test), "plain": calibrated(model, train, test, draw=None),
             "augmented": calibrated(model, train, test, draw=0),
-        }
-        rows.append(row)
-        table.add_row(
-            name, str(row["initialisation"]), f"{row['error']:.3f}",
-            *(f"{row[key]:.2f}" for key in ("top1", "plain", "augmented")),
-        )  # fmt: skip
-    print(as_text(table))
-    print(save("calibration", "python benchmarks/calibration.py", rows=rows))
+        })  # fmt: skip
+    print(show(COLUMNS, rows))
+    print(save("calibration", rows=rows))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ python benchmarks/cifar10.py --data DIR --weights resnet20-cifar10-fp.safetensor
 
 Each training is a `dbq train` in a directory of its own below --runs. Finished ones are kept and
 interrupted ones resumed, so the script may be stopped at any time, and two of them may run side by side
-with different patterns. At the end, results/cifar10.json is written from all that are finished.
+with different shell patterns (one that matches nothing trains nothing). At the end,
+results/cifar10.json is written from all that are finished.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from machine import save
+from machine import options, save
 
 from dbq.training.record.rundir import RunDir
 
@@ -92,19 +93,15 @@ def collect(arguments: argparse.Namespace) -> None:
         facts = {key: result[key] for key in KEPT}
         line = shlex.join(command(training, arguments))
         rows.append({"group": training.group, "label": training.label, "command": line, **facts})
-    saved = save("cifar10", "python benchmarks/cifar10.py", missing=missing, rows=rows)
+    saved = save("cifar10", missing=missing, rows=rows)
     print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
     if missing:
         print(f"not finished: {', '.join(missing)}", file=sys.stderr)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--weights", default="data/resnet20-cifar10-fp.safetensors")
-    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
-    parser.add_argument("--only", default="*", help="a shell pattern of names; none: only collect")
-    arguments = parser.parse_args()
+    weights, runs = "data/resnet20-cifar10-fp.safetensors", Path("runs/cifar10")
+    arguments = options(__doc__, data="data", weights=weights, runs=runs, only="*").parse_args()
     for training in TRAININGS:
         finished = RunDir(arguments.runs / training.name).is_finished
         if fnmatchcase(training.name, arguments.only) and not finished:

@@ -4,20 +4,20 @@ python benchmarks/comparison.py NAME --data DIR --weights FILE [--only METHODS |
 
 NAME is resnet20 (weights only, as in the paper's Table 2) or mobilenet_v1 (pointwise layers; 8 bits
 elsewhere). Finished runs below --runs are kept and interrupted ones resumed, so two of these may train
-different methods side by side with --only; without it, the script then writes the results.
+different methods side by side with --only; without it, the script then writes the results. --finished
+trains nothing more. --rounds is how many training steps are timed; it needs an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from cifar10 import MEAN, STD
-from machine import RESULTS, save
+from machine import options, save
+from tabular import RESULTS, result
 
 from dbq.experiments.comparison.comparison import compare, parse_all
 from dbq.experiments.comparison.figure import draw_comparison
@@ -64,21 +64,15 @@ def start_top1(case: Case, runs: Path) -> float:
     """Accuracy of the float network that all methods start from."""
     if case.float_recipe:
         return RunDir(runs / case.float_recipe[0]).result().top1
-    rows = json.loads((RESULTS / "calibration.json").read_text())["rows"]
-    return float(next(row["top1"] for row in rows if row["plan"] == "fp"))
+    return float(next(r["top1"] for r in result("calibration")["rows"] if r["plan"] == "fp"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("name", choices=CASES)
-    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--weights", default="data/resnet20-cifar10-fp.safetensors")
-    parser.add_argument("--runs", type=Path, default=Path("runs/comparison"))
-    parser.add_argument("--only", help="only train these methods, and write no results")
-    parser.add_argument("--finished", action="store_true", help="train nothing more")
-    parser.add_argument(
-        "--rounds", type=int, default=0, help="steps to time; needs an idle machine"
+    weights, runs = "data/resnet20-cifar10-fp.safetensors", Path("runs/comparison")
+    parser = options(
+        __doc__, data="data", weights=weights, runs=runs, only="", finished=False, rounds=0
     )
+    parser.add_argument("name", choices=CASES)
     arguments = parser.parse_args()
     case, out = CASES[arguments.name], arguments.runs / arguments.name
     base = recipe_of(case, arguments)
@@ -94,7 +88,7 @@ def main() -> None:
     del facts["machine"]  # `save` adds it
     facts["missing"] = missing if arguments.finished else []
     facts["start_top1"] = start_top1(case, arguments.runs)
-    command = shlex.join(["python", "benchmarks/comparison.py", arguments.name])
+    command = f"python benchmarks/comparison.py {arguments.name}"
     path = save(f"comparison_{arguments.name}", command, methods=case.methods, **facts)
     print(path, draw_comparison(found, RESULTS / f"comparison_{arguments.name}.svg"))
     if found.failed:

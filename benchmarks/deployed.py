@@ -9,7 +9,6 @@ either: both are compared with float64 on some images.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import save
+from machine import options, save
 
 from dbq.data.table import load_data, normalisation
 from dbq.deploy.engine import load
@@ -48,9 +47,7 @@ def compare(run: Path, data: str) -> dict[str, Any]:
     exact = copy.deepcopy(model).double()
     mean, std = normalisation(options)
     counts = np.zeros(3, int)  # right by torch, right by libdbq, different
-    off = np.zeros(
-        3, int
-    )  # images seen by float64; of these torch's float32 differs, libdbq differs
+    off = np.zeros(3, int)  # images seen by float64; of these float32 differs, libdbq differs
     for batch in test.batches(torch.split(torch.arange(len(test)), BATCH)):
         by_torch = model(batch.images).argmax(1).numpy()
         by_engine = net(denormalise(batch.images, mean, std)).argmax(1)
@@ -62,24 +59,16 @@ def compare(run: Path, data: str) -> dict[str, Any]:
             off += [len(labels), (by_torch != by_float64).sum(), (by_engine != by_float64).sum()]
     images = len(test)
     return {
-        "run": run.name,
-        "plan": recipe.plan.name,
-        "images": images,
-        "torch_top1": 100 * counts[0] / images,
-        "engine_top1": 100 * counts[1] / images,
+        "run": run.name, "plan": recipe.plan.name, "images": images,
+        "torch_top1": 100 * counts[0] / images, "engine_top1": 100 * counts[1] / images,
         "different_classes": int(counts[2]),
         "float64": dict(zip(("images", "torch", "engine"), off.tolist(), strict=True)),
-        "bytes": size,
-        "agreement": program.facts["agreement"],
-        "isa": net.isa,
-    }
+        "bytes": size, "agreement": program.facts["agreement"], "isa": net.isa,
+    }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
-    arguments = parser.parse_args()
+    arguments = options(__doc__, data="data", runs=Path("runs/cifar10")).parse_args()
     rows = []
     for name in RUNS:
         if not RunDir(arguments.runs / name).is_finished:
@@ -91,7 +80,7 @@ def main() -> None:
             "{images} images differ, {bytes:,} bytes, against float64 {float64}".format(**rows[-1])
         )
     if rows:
-        print(save("deployed", "python benchmarks/deployed.py", rows=rows))
+        print(save("deployed", rows=rows))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 """The native engine against onnxruntime and openvino: latency, throughput, memory, size, layer by layer.
 
-    python benchmarks/engine.py [--networks NAME ...] [--threads 1 2] [--quick] [--prepare]
+    python benchmarks/engine.py [--networks NAME ...] [--threads 1 2] [--quick] [--prepare] [--files DIR]
 
 Contenders take turns in one process for many rounds. A time is the median over rounds, a ratio the
 median over rounds of (peer / ours in that round). A turn starts once the threads of all others sleep.
 Peers get normalised float planes; ours takes uint8 images and normalises them itself. A peer counts only
 if its 8-bit kernels agree with a float emulation of its quantized network. Networks are made once, in
---files; --prepare stops there. Weights are random: speed depends on the share of zeros, which is shown.
+--files; --prepare stops there. --quick takes few rounds and saves nothing. Weights are random: speed
+depends on the share of zeros, which is shown.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -25,23 +25,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engine_files import NETWORKS, Network, inputs, make, zeros
+from engine_files import NETWORKS, Network, inputs, make, say, zeros
 from engine_runtimes import RUNTIMES, Run
-from engine_tables import limit_share
-from machine import RESULTS, headline, save
+from engine_tables import contender_cells, layer_cells
+from machine import headline, options, save
+from tabular import RESULTS, ROOT, Row, plain, result
 
 import dbq
-from dbq.support.text import as_text, plain_table
 
-ROOT = Path(__file__).parents[1]
 ROUNDS, QUICK_ROUNDS = 21, 5
 TURN = 0.03  # seconds of timed runs in a turn, roughly
 BATCH = 16
 # If other processes keep more processors than this busy, the numbers of a network are not saved.
 QUIET = 0.1
 CHECKED_IMAGES = 8
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,20 +50,16 @@ class Contender:
 
 
 def contenders(name: str, files: Path) -> list[Contender]:
-    ours = [
-        Contender(f"dbq {plan}", "dbq", files / f"{name}-{plan}.dbq", "ours")
-        for plan in NETWORKS[name].plans
+    field = [(f"dbq {plan}", f"{plan}.dbq", "ours") for plan in NETWORKS[name].plans] + [
+        ("onnxruntime int8", "int8.onnx", "int8"),
+        ("openvino int8 (NNCF)", "nncf.xml", "int8"),
+        ("openvino int8 (QDQ)", "int8.onnx", "int8"),
+        ("onnxruntime float32", "float32.onnx", "float32"),
+        ("openvino float32", "float32.onnx", "float32"),
     ]
-    int8, nncf, float32 = (
-        files / f"{name}-{suffix}" for suffix in ("int8.onnx", "nncf.xml", "float32.onnx")
-    )
     return [
-        *ours,
-        Contender("onnxruntime int8", "onnxruntime", int8, "int8"),
-        Contender("openvino int8 (NNCF)", "openvino", nncf, "int8"),
-        Contender("openvino int8 (QDQ)", "openvino", int8, "int8"),
-        Contender("onnxruntime float32", "onnxruntime", float32, "float32"),
-        Contender("openvino float32", "openvino", float32, "float32"),
+        Contender(label, label.partition(" ")[0], files / f"{name}-{file}", kind)
+        for label, file, kind in field
     ]
 
 
@@ -100,8 +93,7 @@ def interleave(runs: dict[Any, Run], rounds: int, seconds: float = TURN) -> dict
     """Milliseconds by contender and round."""
     times: dict[Any, list[float]] = {key: [] for key in runs}
     for number in range(rounds):
-        order = list(runs) if number % 2 else list(reversed(runs))
-        for key in order:
+        for key in runs if number % 2 else reversed(runs):
             times[key].append(turn(runs[key], seconds))
     return times
 
@@ -119,24 +111,16 @@ def correlation(contender: Contender, network: Network) -> float:
 
 def footprint(contender: Contender, network: Network) -> dict[str, float]:
     script = str(Path(__file__).with_name("engine_runtimes.py"))
-    command = [
-        sys.executable,
-        script,
-        contender.runtime,
-        str(contender.file),
-        "1",
-        str(network.pixels),
-    ]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    words = [script, contender.runtime, str(contender.file), "1", str(network.pixels)]
+    output = subprocess.check_output([sys.executable, *words], text=True)
     found: dict[str, float] = json.loads(output)
     return found
 
 
 def size(contender: Contender) -> int:
     """Bytes of the network on disk."""
-    weights = contender.file.with_suffix(".bin")
-    extra = weights.stat().st_size if contender.file.suffix == ".xml" else 0
-    return contender.file.stat().st_size + extra
+    weights = [contender.file.with_suffix(".bin")] if contender.file.suffix == ".xml" else []
+    return sum(file.stat().st_size for file in (contender.file, *weights))
 
 
 def processor_seconds() -> float:
@@ -263,70 +247,16 @@ def clock() -> float | None:
     return max(float(run.stdout) for run in runs)
 
 
-def latency_table(name: str, result: Row, threads: list[int]) -> str:
-    columns = [
-        name, *(f"ms, {t} thr" for t in threads), *(f"x int8, {t}" for t in threads),
-        f"img/s b{BATCH}", "file MB", "load ms", "net MB", "lib MB", "corr",
-    ]  # fmt: skip
-    table = plain_table(columns)
-    for row in result["contenders"]:
-        table.add_row(
-            row["contender"],
-            *(f"{row['ms'][str(t)]:.2f}" for t in threads),
-            *(f"{row['ratio'][str(t)]:.2f}" for t in threads),
-            f"{row['images_per_second']:.0f}",
-            f"{row['bytes'] / 1e6:.2f}",
-            *(f"{row[key]:.0f}" for key in ("load_ms", "network_mb", "library_mb")),
-            "" if row["correlation"] is None else f"{row['correlation']:.3f}",
-        )
-    share = "; ".join(
-        f"{plan} " + ", ".join(f"{100 * s:.0f} %" for s in shares)
-        for plan, shares in result["zeros"].items()
-        if shares
-    )
-    busy = f"other processes kept {result['busy_processors_of_others']:.2f} processors busy"
-    return as_text(table, f"zeros in branches: {share}; {busy}", width=130)
-
-
-def layer_table(name: str, plan: str, rows: list[Row], ghz: float | None) -> str:
-    table = plain_table(
-        ["layer", "precision", "kernel", "us", "share", "GMAC/s", "of limit"], left=3
-    )
-    total = sum(row["us"] for row in rows)
-    for row in rows:
-        share = limit_share(row, ghz)
-        table.add_row(
-            row["layer"], row["precision"], row["kernel"], f"{row['us']:.0f}",
-            f"{100 * row['us'] / total:.1f} %",
-            "" if row["gmacs"] is None else f"{row['gmacs']:.1f}",
-            "" if share is None else f"{100 * share:.0f} %",
-        )  # fmt: skip
-    return as_text(f"{name}, {plan}: {total / 1e3:.2f} ms, one thread", table, width=120)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def earlier() -> dict[str, Any]:
+def earlier() -> Row:
     """Networks already in results/engine.json, of which only those measured now are replaced."""
-    path = RESULTS / "engine.json"
-    found: dict[str, Any] = json.loads(path.read_text())["networks"] if path.exists() else {}
-    return found
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--quick", action="store_true", help="few rounds, nothing saved")
-    parser.add_argument("--prepare", action="store_true", help="make the networks and stop")
-    parser.add_argument("--files", type=Path, default=ROOT / "build" / "engine")
-    return parser.parse_args()
+    return dict(result("engine")["networks"]) if (RESULTS / "engine.json").exists() else {}
 
 
 def main() -> None:
-    arguments = parse()
+    parser = options(__doc__, quick=False, prepare=False, files=ROOT / "build" / "engine")
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    arguments = parser.parse_args()
     for name in arguments.networks:
         make(name, arguments.files)
     if arguments.prepare:
@@ -338,18 +268,20 @@ def main() -> None:
     rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
     results = {}
     for name in arguments.networks:
-        results[name] = result = measure(name, arguments.files, arguments.threads, rounds)
-        print(latency_table(name, result, arguments.threads), flush=True)
-        for plan, rows in result["layers"].items():
-            print(layer_table(name, plan, rows, ghz), flush=True)
+        results[name] = found = measure(name, arguments.files, arguments.threads, rounds)
+        busy = found["busy_processors_of_others"]
+        print(f"{name}: other processes kept {busy:.2f} processors busy")
+        print(plain(*contender_cells(found)), flush=True)
+        for plan, rows in found["layers"].items():
+            print(f"{name}, {plan}, one thread")
+            print(plain(*layer_cells(rows, ghz), left=3), flush=True)
     if not arguments.quick:
         disturbed = [n for n, r in results.items() if r["busy_processors_of_others"] > QUIET]
         for name in disturbed:
             print(f"{name}: not saved, other processes were running: --networks {name} again")
         merged = {**earlier(), **{n: r for n, r in results.items() if n not in disturbed}}
         ordered = {name: merged[name] for name in NETWORKS if name in merged}
-        command = "python benchmarks/engine.py"
-        print(save("engine", command, versions=versions, ghz=ghz, networks=ordered))
+        print(save("engine", versions=versions, ghz=ghz, networks=ordered))
 
 
 if __name__ == "__main__":

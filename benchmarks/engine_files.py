@@ -12,8 +12,9 @@ import logging
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -58,23 +59,19 @@ NETWORKS = {
 def make(name: str, directory: Path) -> None:
     """Make those of the network's files that do not exist yet."""
     network = NETWORKS[name]
-    directory.mkdir(parents=True, exist_ok=True)
-    for plan in network.plans:
-        path = directory / f"{name}-{plan}.dbq"
-        if not path.exists():
-            _say(f"{path.name} ...")
-            dbq.save(_program(network, plan), path)
     float32 = directory / f"{name}-float32.onnx"
-    if not float32.exists():
-        _say(f"{float32.name} ...")
-        _export_float(network, float32)
-    int8, nncf = directory / f"{name}-int8.onnx", directory / f"{name}-nncf.xml"
-    if not int8.exists():
-        _say(f"{int8.name} ...")
-        _quantize_onnx(network, float32, int8)
-    if not nncf.exists():
-        _say(f"{nncf.name} ...")
-        _quantize_openvino(network, float32, nncf)
+    writers: dict[str, Callable[[Path], object]] = {
+        **{f"{plan}.dbq": partial(_save_program, network, plan) for plan in network.plans},
+        "float32.onnx": partial(_export_float, network),
+        "int8.onnx": partial(_quantize_onnx, network, float32),
+        "nncf.xml": partial(_quantize_openvino, network, float32),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    for form, write in writers.items():
+        path = directory / f"{name}-{form}"
+        if not path.exists():
+            say(f"{path.name} ...")
+            write(path)
 
 
 def inputs(network: Network, count: int, seed: int = SEED) -> tuple[npt.NDArray[np.uint8], Floats]:
@@ -101,7 +98,7 @@ def zeros(path: Path) -> list[float]:
     ]
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -115,9 +112,9 @@ def _network(network: Network, plan: str) -> tuple[nn.Module, torch.Tensor]:
     return model.eval(), examples
 
 
-def _program(network: Network, plan: str) -> dbq.Program:
+def _save_program(network: Network, plan: str, path: Path) -> None:
     model, examples = _network(network, plan)
-    return dbq.lower(model, examples[:2], report=None)
+    dbq.save(dbq.lower(model, examples[:2], report=None), path)
 
 
 def _export_float(network: Network, path: Path) -> None:
@@ -143,13 +140,11 @@ def _quantize_onnx(network: Network, float32: Path, path: Path) -> None:
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Reader(q.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.batches: Iterator[Floats] = iter(inputs(network, CALIBRATION_IMAGES)[1][:, None])
+    feeds = iter([{"x": batch} for batch in inputs(network, CALIBRATION_IMAGES)[1][:, None]])
 
+    class Reader(q.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> dict[str, Floats] | None:
-            batch = next(self.batches, None)
-            return None if batch is None else {"x": batch}
+            return next(feeds, None)
 
     logging.getLogger().setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as temporary:

@@ -8,7 +8,6 @@ image at a time on one thread, taking turns.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -20,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from engine import interleave
 from engine_runtimes import RUNTIMES, Run
-from machine import headline, save
+from machine import headline, options, save
+from tabular import Row, show
 
 import dbq
 from dbq.data.options import DataOptions
@@ -28,12 +28,12 @@ from dbq.data.table import load_data
 from dbq.deploy.onnx.export import FORMS
 from dbq.experiments.export import program_of_run
 from dbq.model.pixels import denormalise
-from dbq.support.text import as_text, plain_table
 
 RUNS = ("resnet20-2t-a8-0", "mobilenet-dbq-2t-4-0", "mobilenet-fx8-3-0")
 BATCH, ROUNDS = 100, 15
+COLUMNS = {"run": "{run}", "runtime": "{runtime}", "form": "{form}", "top-1": "{top1:.2f}",
+           "different": "{different}", "ms": "{ms:.2f}", "bytes": "{bytes:,}"}  # fmt: skip
 
-Row = dict[str, Any]
 Images = npt.NDArray[np.uint8]
 
 
@@ -87,25 +87,15 @@ def measure(run: Path, data: str, directory: Path) -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", default="data")
-    parser.add_argument("--runs", type=Path, default=Path("runs/cifar10"))
-    arguments = parser.parse_args()
+    arguments = options(__doc__, data="data", runs=Path("runs/cifar10")).parse_args()
     versions = {p: version(p) for p in ("onnxruntime", "openvino")}
     print(f"ONNX, {headline()}, {versions}")
-    columns = ["run", "runtime", "form", "top-1", "different", "ms", "kB"]
     rows: list[Row] = []
-    table = plain_table(columns, left=3)
     for name in RUNS:
         with tempfile.TemporaryDirectory() as directory:
             rows += measure(arguments.runs / name, arguments.data, Path(directory))
-    for row in rows:
-        table.add_row(
-            row["run"], row["runtime"], row["form"], f"{row['top1']:.2f}", str(row["different"]),
-            f"{row['ms']:.2f}", f"{row['bytes'] / 1e3:.0f}",
-        )  # fmt: skip
-    print(as_text(table))
-    print(save("engine_onnx", "python benchmarks/engine_onnx.py", versions=versions, rows=rows))
+    print(show(COLUMNS, rows, left=3))
+    print(save("engine_onnx", versions=versions, rows=rows))
 
 
 if __name__ == "__main__":

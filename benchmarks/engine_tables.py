@@ -12,8 +12,10 @@ from tabular import Row, result, table
 MACS_PER_CYCLE = 2 * 48
 
 
-def _times(ms: dict[str, float]) -> str:
-    return f"{ms['1']:.2f} ({ms['2']:.2f})"
+def _times(by_threads: Row) -> str:
+    """The number for the fewest threads, then the others in brackets."""
+    first, *others = (f"{number:.2f}" for number in by_threads.values())
+    return f"{first} ({', '.join(others)})" if others else first
 
 
 def speed() -> str:
@@ -35,18 +37,24 @@ def speed() -> str:
 
 
 def contenders(name: str) -> str:
-    network = result("engine")["networks"][name]
-    heads = ["", "ms, 1 thread (2)", "x int8 (2)",
+    return table(*contender_cells(result("engine")["networks"][name]))
+
+
+def contender_cells(network: Row) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: what was measured of one network."""
+    first, *others = network["best_int8_peer"]  # numbers of threads
+    more = f" ({', '.join(others)})" if others else ""
+    heads = ["", f"ms, {first} thread{more}", f"x int8{more}",
              f"images/s, batch 16, {network['batch_threads']} threads", "file, MB", "load, ms",
              "network in memory, MB", "library, MB", "correlation", "zeros per branch"]  # fmt: skip
-    return table(heads, (
+    return heads, [
         [row["contender"], _times(row["ms"]), _times(row["ratio"]),
          f"{row['images_per_second']:.0f}", f"{row['bytes'] / 1e6:.2f}", f"{row['load_ms']:.0f}",
          f"{row['network_mb']:.1f}", f"{row['library_mb']:.0f}",
          "" if row["correlation"] is None else f"{row['correlation']:.3f}",
          _zeros(network["zeros"].get(row["contender"].removeprefix("dbq "), []))]
         for row in network["contenders"]
-    ))  # fmt: skip
+    ]  # fmt: skip
 
 
 def _zeros(shares: list[float]) -> str:
@@ -56,28 +64,30 @@ def _zeros(shares: list[float]) -> str:
 def layers(name: str) -> str:
     """Where the time goes with two branches on one thread, layer by layer."""
     engine = result("engine")
-    measured = next(iter(engine["networks"][name]["layers"].values()))
+    return table(
+        *layer_cells(next(iter(engine["networks"][name]["layers"].values())), engine["ghz"])
+    )
+
+
+def layer_cells(measured: list[Row], ghz: float | None) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: the layers of one network that take time."""
     total = sum(layer["us"] for layer in measured)
     heads = ["layer", "precision", "kernel", "µs", "share", "GMAC/s", "of the load-port limit"]
     rows = [
         [layer["layer"], layer["precision"], layer["kernel"], f"{layer['us']:.0f}",
          f"{100 * layer['us'] / total:.1f} %",
          "" if layer["gmacs"] is None else f"{layer['gmacs']:.1f}",
-         _percent(limit_share(layer, engine["ghz"]))]
+         _limit_share(layer, ghz)]
         for layer in measured if layer["kernel"]
     ]  # fmt: skip
-    return table(heads, [*rows, ["**total**", "", "", f"**{total:.0f}**", "", "", ""]])
+    return heads, [*rows, ["**total**", "", "", f"**{total:.0f}**", "", "", ""]]
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
-
-
-def limit_share(row: Row, ghz: float | None) -> float | None:
+def _limit_share(row: Row, ghz: float | None) -> str:
     """GMAC/s of a ternary layer as a share of what the load ports allow."""
     if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
-        return None
-    return float(row["gmacs"] / (MACS_PER_CYCLE * ghz / int(row["precision"][:-1])))
+        return ""
+    return f"{100 * row['gmacs'] / (MACS_PER_CYCLE * ghz / int(row['precision'][:-1])):.0f} %"
 
 
 def deployed() -> str:

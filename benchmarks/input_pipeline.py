@@ -1,36 +1,37 @@
 """Is the input pipeline faster than training?
 
-    python benchmarks/input_pipeline.py
+    python benchmarks/input_pipeline.py [--quick]
 
 Images per second of the input pipeline alone and of a float training step alone, and their ratio. Files
 are JPEGs of ImageNet's usual 500x375 pixels, smooth and random, few enough to stay in the system's
 cache: this measures decoding, not the disk. Workers share the cores with the training step, so on a
-machine with few cores the ratio should be well above 1.
+machine with few cores the ratio should be well above 1. --quick checks that it runs, and saves nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from machine import headline, save
+from machine import headline, options, save
 from PIL import Image
+from tabular import Row, show
 from train_step import CASES, Step
 
 from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
 from dbq.support.memory import keep_freed_memory
-from dbq.support.text import as_text, plain_table
 
 WORKERS = (0, 1, 2)
 WIDTH, HEIGHT, QUALITY = 500, 375, 90
+COLUMNS = {"network": "{network}", "images": "{images}", "workers": "{workers}",
+           "pipeline /s": "{pipeline_per_s:.0f}", "training /s": "{training_per_s:.0f}",
+           "ratio": "{ratio:.1f}"}  # fmt: skip
 
 
 def cifar10(count: int) -> Split:
@@ -75,8 +76,8 @@ def step_rate(network: str, rounds: int) -> float:
     return CASES[network][0] / statistics.median(step() for _ in range(rounds))
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def measure(quick: bool) -> list[Row]:
+    rows: list[Row] = []
 
     def add(network: str, source: str, workers: int, need: float, rates: list[float]) -> None:
         rate = statistics.median(rates)
@@ -105,23 +106,13 @@ def measure(quick: bool) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="check that it runs; saves nothing")
-    arguments = parser.parse_args()
+    quick = options(__doc__, quick=False).parse_args().quick
     keep_freed_memory()
     print(f"input pipeline, {headline()}")
-    rows = measure(arguments.quick)
-    table = plain_table(
-        ["network", "images", "workers", "pipeline /s", "training /s", "ratio"], left=2
-    )
-    for row in rows:
-        table.add_row(
-            row["network"], row["images"], str(row["workers"]), f"{row['pipeline_per_s']:.0f}",
-            f"{row['training_per_s']:.0f}", f"{row['ratio']:.1f}",
-        )  # fmt: skip
-    print(as_text(table))
-    if not arguments.quick:
-        print(save("input_pipeline", "python benchmarks/input_pipeline.py", rows=rows))
+    rows = measure(quick)
+    print(show(COLUMNS, rows))
+    if not quick:
+        print(save("input_pipeline", rows=rows))
 
 
 if __name__ == "__main__":

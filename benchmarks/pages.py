@@ -19,7 +19,7 @@ import comparison_tables
 import engine_tables
 import summary_table
 import sweep_tables
-from tabular import ROOT, measured
+from tabular import RESULTS, ROOT, measured
 
 TABLES: dict[str, Callable[[], str]] = {
     **summary_table.TABLES,
@@ -28,7 +28,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **engine_tables.TABLES,
     **sweep_tables.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
-       for path in sorted((ROOT / "results").glob("*.json"))},
+       for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip
 BLOCK = re.compile(r"<!-- table:(.+?) -->\n.*?<!-- /table -->", re.S)
 

@@ -10,10 +10,10 @@ import time
 
 import torch
 from machine import headline, save
+from tabular import show
 
 import dbq
 from dbq.networks.table import input_size
-from dbq.support.text import as_text, plain_table
 
 CASES = [
     ("mobilenet_v1", "dbq-2t-4"),
@@ -39,15 +39,9 @@ def seconds(network: str, plan: str, repeats: int = 3) -> float:
 
 def main() -> None:
     print(f"prepare, {headline()}")
-    rows = [
-        {"network": network, "plan": plan, "seconds": seconds(network, plan)}
-        for network, plan in CASES
-    ]
-    table = plain_table(["network", "plan", "seconds"], left=2)
-    for row in rows:
-        table.add_row(str(row["network"]), str(row["plan"]), f"{row['seconds']:.2f}")
-    print(as_text(table))
-    print(save("prepare_time", "python benchmarks/prepare_time.py", rows=rows))
+    rows = [{"network": n, "plan": plan, "seconds": seconds(n, plan)} for n, plan in CASES]
+    print(show({"network": "{network}", "plan": "{plan}", "seconds": "{seconds:.2f}"}, rows))
+    print(save("prepare_time", rows=rows))
 
 
 if __name__ == "__main__":

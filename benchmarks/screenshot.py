@@ -14,8 +14,8 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
+from tabular import ROOT
 
-ROOT = Path(__file__).parents[1]
 WIDTH, HEIGHT = 1100, 1500
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --no-first-run --hide-scrollbars "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import mean
 
 from accuracy_tables import runs_of
-from tabular import recipe_link, result, table
+from tabular import Row, recipe_link, result, table
 
 Cells = list[str]
 
@@ -15,17 +15,16 @@ def _file(name: str) -> str:
     return f"[{name}.json](results/{name}.json)"
 
 
-def _float_top1() -> float:
-    """Accuracy of the float ResNet-20 that all its runs start from."""
-    rows = result("calibration")["rows"]
-    return float(next(row["top1"] for row in rows if row["plan"] == "fp"))
+def _row(name: str, plan: str) -> Row:
+    return next(row for row in result(name)["rows"] if row["plan"] == plan)
 
 
 def _resnet20(label: str, what: str) -> Cells:
     runs = runs_of("resnet20")[label]
     top1 = mean(run["top1"] for run in runs)
+    baseline = _row("calibration", "fp")["top1"]  # the network that all runs start from
     return [f"ResNet-20, {what}, {runs[0]['epochs']} epochs, mean of {len(runs)} seeds",
-            f"**{top1:.2f} %**", f"float {_float_top1():.2f} %",
+            f"**{top1:.2f} %**", f"float {baseline:.2f} %",
             recipe_link(runs[0]["recipe"], ""), _file("cifar10")]  # fmt: skip
 
 
@@ -37,7 +36,7 @@ def _mobilenet() -> Cells:
 
 
 def _deployed() -> Cells:
-    row = next(row for row in result("deployed")["rows"] if row["plan"] == "resnet-2t-a8")
+    row = _row("deployed", "resnet-2t-a8")
     return ["ResNet-20, two branches, 8-bit activations, as a .dbq file in the engine",
             f"**{row['engine_top1']:.2f} %**, {row['bytes'] / 1e3:.0f} kB",
             f"torch `eval()` {row['torch_top1']:.2f} %",
@@ -54,7 +53,7 @@ def _speed(network: str, plan: str, what: str) -> Cells:
 
 
 def _step() -> Cells:
-    row = next(row for row in result("train_step")["rows"] if row["plan"] == "resnet-2t")
+    row = _row("train_step", "resnet-2t")
     return ["ResNet-20, two branches: a training step", f"**{row['ratio']:.2f}x** float",
             "float 1.00x", f"plan `{row['plan']}`", _file("train_step")]  # fmt: skip
 

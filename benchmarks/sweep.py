@@ -8,14 +8,13 @@ command it only writes the results.
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from machine import RESULTS, save
+from machine import options, save
+from tabular import RESULTS
 
 from dbq.experiments.report.drawing import draw
 from dbq.experiments.sweep.pictures import sweep_figure
@@ -26,10 +25,7 @@ NAME = "cifar10-vehicles"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", default="data", help="the directory of CIFAR-10")
-    parser.add_argument("--out", type=Path, default=Path("runs/vehicles"))
-    parser.add_argument("--workers", type=int, default=2)
+    parser = options(__doc__, data="data", out=Path("runs/vehicles"), workers=2)
     arguments = parser.parse_args()
     sweep = load_sweep(NAME, [f"data.directory={arguments.data}"])
     found = run_sweep(sweep, arguments.out, partial(Processes, count=arguments.workers))
@@ -41,7 +37,7 @@ def main() -> None:
         # The directory of a run means nothing on another machine.
         "rows": [{**asdict(replace(row, run="")), "epochs": epochs[row.name]} for row in found.rows]
     }
-    command = shlex.join(["dbq", "sweep", NAME, "--out", "runs/vehicles", "--workers", "2"])
+    command = f"dbq sweep {NAME} --out runs/vehicles --workers 2"
     path = save(f"sweep_{NAME}", command, seeds=list(sweep.seeds), **facts)
     print(path, draw(sweep_figure(found), RESULTS / f"sweep_{NAME}.svg"))
 

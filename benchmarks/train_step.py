@@ -19,18 +19,20 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from machine import headline, save
+from machine import headline, options, save
+from tabular import Row, show
 from torch import Tensor, nn
 
 import dbq
 from dbq.support.memory import keep_freed_memory
-from dbq.support.text import as_text, plain_table
 
 # network: batch, pixels, rounds, plans compared with "fp"
 CASES = {
     "resnet20": (100, 32, 60, ["resnet-2t", "resnet-1t", "resnet-2t-a8"]),
     "mobilenet_v1": (32, 224, 16, ["dbq-2t-1", "dbq-1t", "dbq-2t-4"]),
 }
+COLUMNS = {"network": "{network}", "plan": "{plan}", "ms": "{ms:.0f}", "ms x float": "{ratio:.3f}",
+           "peak MB": "{peak_mb:.0f}", "MB x float": "{memory_ratio:.2f}"}  # fmt: skip
 
 
 class Step:
@@ -67,34 +69,29 @@ def high_water_mark() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def measure(name: str) -> list[dict[str, float | str]]:
+def measure(name: str) -> list[Row]:
     _, _, rounds, plans = CASES[name]
     steps = {plan: Step(name, plan) for plan in ["fp", *plans]}
     times: dict[str, list[float]] = {plan: [] for plan in steps}
     for step in steps.values():
         step()  # warm-up
     for turn in range(rounds):
-        order = list(steps) if turn % 2 else list(reversed(steps))
-        for plan in order:
+        for plan in steps if turn % 2 else reversed(steps):
             times[plan].append(steps[plan]())
-    rows: list[dict[str, float | str]] = []
+    rows = []
     memory = {plan: peak_memory(name, plan) for plan in steps}
     for plan in steps:
         ratios = [ours / base for ours, base in zip(times[plan], times["fp"], strict=True)]
         rows.append({
-            "network": name,
-            "plan": plan,
-            "rounds": rounds,
-            "ms": 1e3 * statistics.median(times[plan]),
-            "ratio": statistics.median(ratios),
-            "peak_mb": memory[plan],
-            "memory_ratio": memory[plan] / memory["fp"],
+            "network": name, "plan": plan, "rounds": rounds,
+            "ms": 1e3 * statistics.median(times[plan]), "ratio": statistics.median(ratios),
+            "peak_mb": memory[plan], "memory_ratio": memory[plan] / memory["fp"],
         })  # fmt: skip
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = options(__doc__)
     parser.add_argument("--memory", nargs=2, metavar=("NETWORK", "PLAN"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -105,14 +102,8 @@ def main() -> None:
         return
     print(f"training step, {headline()}")
     rows = [row for name in CASES for row in measure(name)]
-    table = plain_table(["network", "plan", "ms", "x float", "peak MB", "x float"], left=2)
-    for row in rows:
-        table.add_row(
-            str(row["network"]), str(row["plan"]), f"{row['ms']:.0f}", f"{row['ratio']:.3f}",
-            f"{row['peak_mb']:.0f}", f"{row['memory_ratio']:.2f}",
-        )  # fmt: skip
-    print(as_text(table))
-    print(save("train_step", "python benchmarks/train_step.py", rows=rows))
+    print(show(COLUMNS, rows))
+    print(save("train_step", rows=rows))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ from dbq.costs.census import LayerRow, Row, take_census
 from dbq.costs.rules import Totals
 from dbq.errors import PlanError
 from dbq.model.modes import evaluating
-from dbq.plans.plan import Plan
+from dbq.plans.plan import LayerPlan, Plan
 from dbq.plans.precision import MAX_BITS, MIN_BITS, Precision
 from dbq.plans.shipped import load_plan
 from dbq.quantizers.table import weight_quantizer
@@ -40,12 +40,9 @@ Table = dict[str, dict[int, float]]  # layer -> bits -> a number
 
 
 def search_plan(
-    model: nn.Module,
-    images: Tensor,
-    budget: float,
-    metric: Metric = "C_M",
+    model: nn.Module, images: Tensor, budget: float, metric: Metric = "C_M",
     plan: Plan | str | Path = "fx8-3",
-) -> Plan:
+) -> Plan:  # fmt: skip
     """A plan with 2 to 8 bits for each fixed-point layer of `plan`, by name.
 
     `model` is float; `budget` is the share of the cost under `plan` that may be spent.
@@ -59,7 +56,7 @@ def search_plan(
     start = load_plan(plan)
     if not 0 < budget <= 1:
         raise PlanError(f"a budget of {budget} of the cost under {start.name}: expected 0 to 1")
-    if metric not in ("C_C", "C_R", "C_M"):
+    if metric not in get_args(Metric):
         raise PlanError(f"no metric {metric!r} to search by: expected C_C, C_R or C_M")
     rows = take_census(model, images[:1], count_zeros=False).rows
     layers = _layers(rows, start)
@@ -115,8 +112,7 @@ def harm(model: nn.Module, images: Tensor, plan: Plan, layers: Mapping[str, int]
             kept = weight.clone()
             rule = plan.choose(name, roles[name])
             for bits in range(MIN_BITS, most + 1):
-                narrow = replace(rule, weight=Precision("fixed", bits))
-                quantizer = weight_quantizer(narrow, kept)
+                quantizer = weight_quantizer(_fixed(rule, bits), kept)
                 assert quantizer is not None
                 try:
                     weight.copy_(quantizer.eval()(kept))
@@ -130,12 +126,9 @@ def harm(model: nn.Module, images: Tensor, plan: Plan, layers: Mapping[str, int]
 
 def _layers(rows: Iterable[Row], plan: Plan) -> dict[str, int]:
     """The plan's fixed-point layers, and their bits."""
-    layers = {}
-    for row in rows:
-        if isinstance(row, LayerRow):
-            weight = plan.choose(row.name, row.role).weight
-            if weight.kind == "fixed":
-                layers[row.name] = weight.size
+    named = [row for row in rows if isinstance(row, LayerRow)]
+    weights = {row.name: plan.choose(row.name, row.role).weight for row in named}
+    layers = {name: weight.size for name, weight in weights.items() if weight.kind == "fixed"}
     if not layers:
         raise PlanError(f"plan {plan.name} has no fixed-point layer whose bits could be searched")
     return layers
@@ -156,13 +149,12 @@ def _cost(rows: tuple[Row, ...], plan: Plan, metric: Metric) -> float:
     return float(getattr(Totals.of(assign(rows, plan)), metric))
 
 
+def _fixed(rule: LayerPlan, bits: int) -> LayerPlan:
+    return replace(rule, weight=Precision("fixed", bits))
+
+
 def _assigned(plan: Plan, rows: Iterable[Row], bits: Mapping[str, int], name: str) -> Plan:
     """`plan` with these bits, layer by layer."""
-    rules = {
-        row.name: replace(
-            plan.choose(row.name, row.role), weight=Precision("fixed", bits[row.name])
-        )
-        for row in rows
-        if isinstance(row, LayerRow) and row.name in bits
-    }
+    layers = [row for row in rows if isinstance(row, LayerRow) and row.name in bits]
+    rules = {row.name: _fixed(plan.choose(row.name, row.role), bits[row.name]) for row in layers}
     return replace(plan.with_layers(rules), name=name)

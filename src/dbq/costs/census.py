@@ -126,12 +126,9 @@ class _Ledger:
 
     def census(self, events: Events) -> Census:
         layers = [event.layer for event in events.ran if isinstance(event, Ran) and event.layer]
+        known = [(name, m) for name, m in self.model.named_modules() if isinstance(m, WeightLayer)]
         seen = set(layers)
-        idle = [
-            (name, module)
-            for name, module in self.model.named_modules()
-            if isinstance(module, WeightLayer) and module not in seen
-        ]
+        idle = [(name, layer) for name, layer in known if layer not in seen]
         rows = [self._row(event, layers) for event in events.ran]
         rows += [self._layer(name, layer, role_of(layer, False, False)) for name, layer in idle]
         rows += list(self._other_parameters())
@@ -156,19 +153,12 @@ class _Ledger:
         kernels = len(weight)
         nonzero, chained = _taps(layer, weight, self.count_zeros)
         return LayerRow(
-            name=name,
-            role=role,
-            D=weight.numel() // max(kernels, 1),
-            kernels=kernels,
-            positions=outputs // max(kernels, 1),
-            inputs=inputs,
-            weight=_precision(layer, "weight_quantizer"),
+            name, role, D=weight.numel() // max(kernels, 1), kernels=kernels,
+            positions=outputs // max(kernels, 1), inputs=inputs, bias=self._enter(layer.bias),
+            weight=_precision(layer, "weight_quantizer"), nonzero=nonzero, chained=chained,
             input=_precision(layer, "input_quantizer"),
-            nonzero=nonzero,
-            chained=chained,
             stored=self._is_new(layer if made else layer.weight),
-            bias=self._enter(layer.bias),
-        )
+        )  # fmt: skip
 
     def _is_new(self, owner: Tensor | nn.Module) -> bool:
         """True the first time it is asked about an object."""
@@ -185,8 +175,7 @@ class _Ledger:
             if MAKES_WEIGHTS.intersection(owner.split(".")) or _makes_its_weight(module):
                 continue
             for name, parameter in module.named_parameters(owner, recurse=False):
-                params = self._enter(parameter)
-                if params:
+                if params := self._enter(parameter):
                     yield ParamRow(name, params)
 
 

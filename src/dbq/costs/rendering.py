@@ -13,11 +13,8 @@ SHOWN = 10  # entries of `not_counted` that are listed; the rest are counted
 
 def render_cost(cost: Cost, by: By) -> str:
     """The table asked for, then what was not counted."""
-    tables: dict[By, Callable[[Cost], Table]] = {
-        "layer": _by_layer,
-        "role": _by_role,
-        "ops": _operations,
-    }
+    tables: dict[By, Callable[[Cost], Table]]
+    tables = {"layer": _by_layer, "role": _by_role, "ops": _operations}
     return as_text(tables[by](cost), *_remarks(cost))
 
 
@@ -26,8 +23,7 @@ def _by_layer(cost: Cost) -> Table:
     table = plain_table(columns, left=4)
     for row in cost.rows:
         if isinstance(row, LayerRow):
-            zeros = f"{row.sparsity:.1%}"
-            shape = (str(row.D), short(row.N), zeros)
+            shape = (str(row.D), short(row.N), f"{row.sparsity:.1%}")
             head = (row.name or "model", GROUPS[row.role], str(row.weight), str(row.input))
             table.add_row(*head, *shape, *_metrics(Totals.of([row])))
     blank = ("",) * 6
@@ -41,8 +37,7 @@ def _by_layer(cost: Cost) -> Table:
 
 
 def _by_role(cost: Cost) -> Table:
-    columns = ["part", "params", "MACs", "C_C", "% of C_C", "C_S", "C_R", "C_M"]
-    table = plain_table(columns)
+    table = plain_table(["part", "params", "MACs", "C_C", "% of C_C", "C_S", "C_R", "C_M"])
     for name, totals in cost.by_role().items():
         table.add_row(name.replace("_", " "), *_role_cells(totals, cost.total))
     table.add_section()
@@ -51,8 +46,7 @@ def _by_role(cost: Cost) -> Table:
 
 
 def _operations(cost: Cost) -> Table:
-    columns = ["part", "mults", "%", "adds", "%", "params", "%"]
-    table = plain_table(columns)
+    table = plain_table(["part", "mults", "%", "adds", "%", "params", "%"])
     operations = cost.operations()
     total = operations.pop("total")
     for name, ops in [*operations.items(), ("total", total)]:
@@ -71,14 +65,13 @@ def _remarks(cost: Cost) -> list[str]:
     if cost.not_counted:
         lines.append("not counted (no rule for it):")
         lines += [f"  {entry}" for entry in cost.not_counted[:SHOWN]]
-        more = len(cost.not_counted) - SHOWN
-        if more > 0:
+        if (more := len(cost.not_counted) - SHOWN) > 0:
             lines.append(f"  and {more} more")
     return lines
 
 
 def _metrics(totals: Totals) -> list[str]:
-    return [short(value) for value in (totals.C_C, totals.C_S, totals.C_R, totals.C_M)]
+    return [short(value) for value in totals.metrics.values()]
 
 
 def _role_cells(totals: Totals, whole: Totals) -> list[str]:

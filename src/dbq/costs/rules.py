@@ -28,17 +28,9 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from dbq.costs import census
 from dbq.costs.assignment import Sparsity, assign
-from dbq.costs.census import (
-    LayerRow,
-    NormRow,
-    ParamRow,
-    PoolRow,
-    Row,
-    branches,
-    dense_taps,
-    take_census,
-)
+from dbq.costs.census import LayerRow, NormRow, ParamRow, PoolRow, Row, take_census
 from dbq.plans.plan import Plan
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan
@@ -48,16 +40,8 @@ STORED_FLOAT_BITS = 32
 By = Literal["layer", "role", "ops"]
 
 # The paper's names for the parts of a network, in the order of its tables.
-GROUPS = {
-    "first": "FL",
-    "depthwise": "DW",
-    "pointwise": "PW",
-    "conv": "CONV",
-    "last": "FC",
-    "pool": "PL",
-    "batch_norm": "BN",
-    "other": "OTHER",
-}
+GROUPS = {"first": "FL", "depthwise": "DW", "pointwise": "PW", "conv": "CONV", "last": "FC",
+          "pool": "PL", "batch_norm": "BN", "other": "OTHER"}  # fmt: skip
 
 
 def computation(row: Row) -> int:
@@ -67,8 +51,8 @@ def computation(row: Row) -> int:
     5750
     """
     if isinstance(row, LayerRow):
-        dense = dense_taps(row.weights, row.kernels, branches(row.weight))
-        return int(_full_adders(row, *dense))
+        branches = census.branches(row.weight)
+        return int(_full_adders(row, *census.dense_taps(row.weights, row.kernels, branches)))
     if isinstance(row, NormRow):
         multiply = 0 if row.folded else MANTISSA_BITS**2
         return row.elements * (multiply + 2 * MANTISSA_BITS)
@@ -286,15 +270,9 @@ def _row_to_json(row: Row) -> dict[str, Any]:
     macs = totals.pop("macs")
     result = {"group": group(row), "name": row.name, **totals}
     if isinstance(row, LayerRow):
-        result |= {
-            "D": row.D,
-            "N": row.N,
-            "macs": macs,
-            "inputs": row.inputs,
-            "weight": str(row.weight),
-            "input": str(row.input),
-            "sparsity": row.sparsity,
-        }
+        precisions = {"weight": str(row.weight), "input": str(row.input)}
+        result |= {"D": row.D, "N": row.N, "macs": macs, "inputs": row.inputs, **precisions}
+        result["sparsity"] = row.sparsity
     return result
 
 
@@ -310,8 +288,8 @@ def cost(model: nn.Module, example_input: Any, *, fold_bn: bool = False) -> Cost
     >>> cost(net, zeros(1, 3, 8, 8)).total.C_M, cost(net, zeros(1, 3, 8, 8), fold_bn=True).total.C_M
     (7424, 6912)
     """
-    census = take_census(model, example_input)
-    return Cost(fold(census.rows) if fold_bn else census.rows, census.not_counted)
+    found = take_census(model, example_input)
+    return Cost(fold(found.rows) if fold_bn else found.rows, found.not_counted)
 
 
 def plan_cost(
@@ -333,9 +311,9 @@ def plan_cost(
     >>> half.rows[1].weight, half.rows[1].nonzero
     (Precision(kind='ternary', size=2), (64.0, 64.0))
     """
-    census = take_census(model, example_input, count_zeros=False)
-    rows = assign(census.rows, load_plan(plan), sparsity)
-    return Cost(fold(rows) if fold_bn else rows, census.not_counted)
+    found = take_census(model, example_input, count_zeros=False)
+    rows = assign(found.rows, load_plan(plan), sparsity)
+    return Cost(fold(rows) if fold_bn else rows, found.not_counted)
 
 
 def fold(rows: Iterable[Row]) -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -108,18 +108,13 @@ def watch(model: nn.Module, example_input: Any) -> Events:
 
 def _run(model: nn.Module, example_input: Any) -> Events:
     watcher = _Watcher(model)
-    handles = []
-    for module in watcher.names:
-        if isinstance(module, torch.jit.ScriptModule):
-            continue  # takes no hooks; its operations are seen as its parent's
-        handles.append(module.register_forward_pre_hook(watcher.enter))
-        handles.append(module.register_forward_hook(watcher.leave, with_kwargs=True))
-    try:
-        with watcher:
-            run_once(model, example_input)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, watcher:
+        for module in watcher.names:
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks; its operations are seen as its parent's
+            hooks.enter_context(module.register_forward_pre_hook(watcher.enter))
+            hooks.enter_context(module.register_forward_hook(watcher.leave, with_kwargs=True))
+        run_once(model, example_input)
     return watcher.events
 
 
@@ -151,8 +146,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         source, result = _first_tensor((args, kwargs)), _first_tensor(output)
         if source is None or result is None:
             self._note("no tensor in or out", module)
-            return
-        if isinstance(module, WeightLayer):
+        elif isinstance(module, WeightLayer):
             self._ran(self.names[module], module, (), source, result)
             self.fresh[id(result)] = weakref.ref(result), _version(result)
         else:
@@ -176,13 +170,9 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._note(op, module)
 
     def _ran(
-        self,
-        name: str,
-        layer: WeightLayer | None,
-        parameters: tuple[Tensor, ...],
-        source: Tensor,
-        result: Tensor,
-    ) -> None:
+        self, name: str, layer: WeightLayer | None, parameters: tuple[Tensor, ...],
+        source: Tensor, result: Tensor,
+    ) -> None:  # fmt: skip
         ref, version = self.fresh.get(id(source), (None, 0))
         follows = ref is not None and ref() is source and _version(source) == version
         sizes = source.numel(), result.numel()
@@ -276,8 +266,6 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
             module._buffers.clear()
             module._buffers.update(buffers)
         with torch.no_grad():
-            for buffer, value in values:
-                if not torch.equal(
-                    buffer, value
-                ):  # a needless copy would invalidate saved tensors of autograd
+            for buffer, value in values:  # a needless copy would invalidate what autograd saved
+                if not torch.equal(buffer, value):
                     buffer.copy_(value)

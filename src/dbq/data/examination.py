@@ -10,8 +10,8 @@ import hashlib
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
@@ -24,7 +24,8 @@ from dbq.support.progress import Progress, silent
 CHUNK = 64  # files a worker examines between two reports
 
 
-class Damage(NamedTuple):
+@dataclass(frozen=True)
+class Damage:
     """An unreadable file and why."""
 
     path: str
@@ -61,16 +62,7 @@ class Report:
         return damaged + empty
 
     def to_json(self) -> dict[str, Any]:
-        splits = [
-            {
-                "name": part.name,
-                "images": part.images,
-                "per_class": part.per_class,
-                "unreadable": [bad._asdict() for bad in part.unreadable],
-            }
-            for part in self.splits
-        ]
-        return {"splits": splits, "problems": self.problems, "sha256": self.sha256}
+        return {**asdict(self), "problems": self.problems}
 
 
 def examine(splits: Sequence[Split], progress: Progress = silent) -> Report:
@@ -125,8 +117,9 @@ class _Examiner(Dataset[tuple[str, str]]):
                 contents = file.read()
         except OSError as error:
             return "", error.strerror or str(error)
+        digest = hashlib.sha256(contents).hexdigest()
         try:
             decode(io.BytesIO(contents))
         except UnreadableImageError as error:
-            return hashlib.sha256(contents).hexdigest(), str(error)
-        return hashlib.sha256(contents).hexdigest(), ""
+            return digest, str(error)
+        return digest, ""

@@ -88,17 +88,13 @@ class FileSplit(Split):
 
     def _batch(self, group: Tensor, found: _Read, raw: bool) -> Batch:
         bad = [(self.path(int(group[at])), reason) for at, reason in found.unreadable]
+        first = "{}: {}".format(*bad[0]) if bad else ""
         if bad and not self.skip_unreadable:
-            path, reason = bad[0]
-            raise DataError(
-                f"cannot read {path}: {reason}; replace or remove it, or set "
-                "data.skip_unreadable = true"
-            )
+            advice = "replace or remove it, or set data.skip_unreadable = true"
+            raise DataError(f"cannot read {first}; {advice}")
         if bad and not found.kept:
-            path, reason = bad[0]
-            raise DataError(
-                f"none of the {len(group)} images of a batch is readable; the first is {path}: {reason}"
-            )
+            count = f"none of the {len(group)} images of a batch is readable"
+            raise DataError(f"{count}; the first is {first}")
         images = found.images.to(self.device, non_blocking=True)
         readable = group[torch.tensor(found.kept, dtype=torch.long)]
         labels = self.labels[readable].to(self.device, non_blocking=True)
@@ -132,13 +128,13 @@ class _Reader(Dataset["Pixels | str"]):
 
 
 def _stack(side: int, samples: list[Pixels | str]) -> _Read:
-    kept = [(at, pixels) for at, pixels in enumerate(samples) if not isinstance(pixels, str)]
+    kept = {at: pixels for at, pixels in enumerate(samples) if not isinstance(pixels, str)}
     reasons = [(at, reason) for at, reason in enumerate(samples) if isinstance(reason, str)]
     images = np.empty((len(kept), side, side, 3), np.uint8)
-    for place, (_, pixels) in enumerate(kept):
+    for place, pixels in enumerate(kept.values()):
         images[place] = pixels
     planes = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
-    return _Read(planes, [at for at, _ in kept], reasons)
+    return _Read(planes, list(kept), reasons)
 
 
 def read_in_workers(dataset: Dataset[Any], **how: Any) -> Iterator[Any]:

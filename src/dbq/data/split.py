@@ -102,10 +102,6 @@ class TensorSplit(Split):
         return (line + top).to(device), columns.to(device)
 
     def _crop(self, group: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        channels = torch.arange(self.images.shape[1], device=self.images.device)
-        return self.padded[
-            group[:, None, None, None],
-            channels[None, :, None, None],
-            rows[group][:, None, :, None],
-            columns[group][:, None, None, :],
-        ]
+        channels = torch.arange(self.images.shape[1], device=self.images.device)[:, None, None]
+        row, column = rows[group][:, None, :, None], columns[group][:, None, None, :]
+        return self.padded[group[:, None, None, None], channels, row, column]

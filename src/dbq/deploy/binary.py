@@ -41,9 +41,8 @@ class ByteWriter:
         self.put("B", len(results))
         for result in results:
             self.put("Iii", result.tensor, result.low, result.high)
-            self.parts += [
-                floats.astype("<f4").tobytes() for floats in (result.scales, result.offsets)
-            ]
+            numbers = (result.scales, result.offsets)
+            self.parts += [floats.astype("<f4").tobytes() for floats in numbers]
 
 
 class ByteReader:

@@ -14,7 +14,6 @@ import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ LIBRARY = Path(__file__).parents[1] / "libdbq.so"
 Images = npt.NDArray[np.uint8]
 Logits = npt.NDArray[np.float32]
 
+TEXTS = ("name", "kind", "precision", "kernel", "type")  # of a layer
 BAD_FILE = (1, 2, 3)  # dbq_status: DBQ_CANNOT_READ, DBQ_BAD_FILE, DBQ_BAD_VERSION
 
 
@@ -35,7 +35,7 @@ class _Layer(ctypes.Structure):
     """dbq_layer of native/dbq.h."""
 
     _fields_ = (
-        *((name, c_char_p) for name in ("name", "kind", "precision", "kernel", "type")),
+        *((name, c_char_p) for name in TEXTS),
         *((name, c_int) for name in ("channels", "height", "width")),
         ("weight_bytes", c_size_t),
         ("macs", c_uint64),
@@ -128,10 +128,8 @@ class Net:
         channels, height, width = self.output_shape
         pixels = () if (height, width) == (1, 1) else (height, width)
         logits = np.empty((len(batch), channels, *pixels), np.float32)
-        status = self._library.dbq_run(
-            self._open, batch.ctypes.data, len(batch), logits.ctypes.data
-        )
-        self._check(status)
+        data = batch.ctypes.data, len(batch), logits.ctypes.data
+        self._check(self._library.dbq_run(self._open, *data))
         return logits
 
     def profile(self, image: npt.ArrayLike) -> list[float]:
@@ -182,15 +180,9 @@ class Net:
 
     def describe(self) -> NetDescription:
         """What runs, layer by layer; prints as a table."""
-        count = self._library.dbq_layers(self._open)
-        return NetDescription(
-            name=self.name,
-            isa=self.isa,
-            threads=self.threads,
-            peak_memory=self.peak_memory,
-            load_milliseconds=self.load_milliseconds,
-            layers=tuple(self._layer(index) for index in range(count)),
-        )
+        layers = tuple(map(self._layer, range(self._library.dbq_layers(self._open))))
+        memory, load = self.peak_memory, self.load_milliseconds
+        return NetDescription(self.name, self.isa, self.threads, memory, load, layers)
 
     def close(self) -> None:
         """Free its memory, at a time when no thread is running it. It cannot run any more."""
@@ -201,12 +193,7 @@ class Net:
     def __enter__(self) -> Net:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -244,16 +231,9 @@ class Net:
     def _layer(self, index: int) -> NetLayer:
         layer = _Layer()
         self._check(self._library.dbq_layer_info(self._open, index, layer))
-        return NetLayer(
-            name=layer.name.decode(),
-            kind=layer.kind.decode(),
-            precision=layer.precision.decode(),
-            kernel=layer.kernel.decode(),
-            type=layer.type.decode(),
-            shape=(layer.channels, layer.height, layer.width),
-            weight_bytes=layer.weight_bytes,
-            macs=layer.macs,
-        )
+        texts = {name: getattr(layer, name).decode() for name in TEXTS}
+        shape = layer.channels, layer.height, layer.width
+        return NetLayer(shape=shape, weight_bytes=layer.weight_bytes, macs=layer.macs, **texts)
 
     def _check(self, status: int) -> None:
         if status:

@@ -99,9 +99,8 @@ def _read_program(content: bytes) -> Program:
         reader.part = f"operation {index}"
         operations.append(_read_operation(reader))
     if reader.at != len(reader.content):
-        raise FileFormatError(
-            f"{len(reader.content) - reader.at} bytes after the last operation: export it again"
-        )
+        left = len(reader.content) - reader.at
+        raise FileFormatError(f"{left} bytes after the last operation: export it again")
     return Program(name, tuple(reader.tensors), tuple(operations), output, facts)
 
 

@@ -6,6 +6,7 @@ print(load("net.dbq").describe())  # layers and the kernels that run them here
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation, Summing
 from dbq.deploy.packing import packed_size
-from dbq.support.text import as_text, plain_table, short
+from dbq.support.text import Table, as_text, plain_table, short
 
 if TYPE_CHECKING:
     from dbq.deploy.program import Program
@@ -37,50 +38,55 @@ class ProgramLayer:
 
 
 @dataclass(frozen=True)
-class ProgramDescription:
+class Description:
     """Prints as a table; `to_json` has the same facts."""
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _table(layers: Sequence[Any], left: int, cells: Callable[[Any], dict[str, str]]) -> Table:
+    """A row for each layer; `cells` gives them under their heads."""
+    rows = [cells(layer) for layer in layers]
+    table = plain_table(list(rows[0]), left)
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def _total(layers: Sequence[Any], what: str) -> int:
+    return sum(getattr(layer, what) for layer in layers)
+
+
+def _unless_zero(number: float, form: str) -> str:
+    return format(number, form) if number else ""
+
+
+@dataclass(frozen=True)
+class ProgramDescription(Description):
     name: str
     input: str
     facts: dict[str, Any]
     layers: tuple[ProgramLayer, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def __str__(self) -> str:
-        columns = [
-            "layer",
-            "kind",
-            "precision",
-            "output",
-            "weights",
-            "bytes",
-            "zeros",
-            "alpha",
-            "MMACs",
-        ]
-        table = plain_table(columns, left=4)
-        for layer in self.layers:
-            table.add_row(
-                layer.name,
-                layer.kind,
-                layer.precision,
-                layer.output,
-                f"{layer.weights:,}" if layer.weights else "",
-                f"{layer.weight_bytes + layer.scale_bytes:,}" if layer.scale_bytes else "",
-                " ".join(f"{share:.2f}" for share in layer.sparsity),
-                " ".join(f"{alpha:.2f}" for alpha in layer.alphas),
-                f"{layer.macs / 1e6:.2f}" if layer.macs else "",
-            )
-        weights = sum(layer.weights for layer in self.layers)
-        size = sum(layer.weight_bytes for layer in self.layers)
-        scales = sum(layer.scale_bytes for layer in self.layers)
-        macs = sum(layer.macs for layer in self.layers)
+        table = _table(self.layers, left=4, cells=lambda layer: {
+            "layer": layer.name,
+            "kind": layer.kind,
+            "precision": layer.precision,
+            "output": layer.output,
+            "weights": _unless_zero(layer.weights, ","),
+            "bytes": _unless_zero(layer.weight_bytes + layer.scale_bytes, ","),
+            "zeros": " ".join(f"{share:.2f}" for share in layer.sparsity),
+            "alpha": " ".join(f"{alpha:.2f}" for alpha in layer.alphas),
+            "MMACs": _unless_zero(layer.macs / 1e6, ".2f"),
+        })  # fmt: skip
+        weights, size = _total(self.layers, "weights"), _total(self.layers, "weight_bytes")
         last = (
-            f"{self.name}, uint8 image {self.input}: {short(macs)} MACs; {short(weights)} weights in "
-            f"{short(size)} bytes ({8 * size / max(1, weights):.2f} bits each), "
-            f"scales {short(scales)} bytes"
+            f"{self.name}, uint8 image {self.input}: {short(_total(self.layers, 'macs'))} MACs; "
+            f"{short(weights)} weights in {short(size)} bytes "
+            f"({8 * size / max(1, weights):.2f} bits each), "
+            f"scales {short(_total(self.layers, 'scale_bytes'))} bytes"
         )
         return as_text(table, last, width=132)
 
@@ -104,18 +110,11 @@ def _layer(program: Program, op: Operation) -> ProgramLayer:
     sparsity = tuple(float((branch == 0).mean()) for branch in op.codes)
     scales = np.abs(op.results[0].scales)
     alphas = np.median(scales / np.maximum(scales[:, :1], 1e-30), axis=0)
+    weights, size = op.codes[0].size, packed_size(op.codes.size, op.bits)
     return ProgramLayer(
-        op.name,
-        _kind(program, op),
-        op.precision,
-        output,
-        op.codes[0].size,
-        packed_size(op.codes.size, op.bits),
-        scale_bytes,
-        sparsity,
-        tuple(float(alpha) for alpha in alphas[1:]),
-        program.macs(op),
-    )
+        op.name, _kind(program, op), op.precision, output, weights, size, scale_bytes,
+        sparsity, tuple(float(alpha) for alpha in alphas[1:]), program.macs(op),
+    )  # fmt: skip
 
 
 def _kind(program: Program, op: Convolution) -> str:
@@ -143,9 +142,7 @@ class NetLayer:
 
 
 @dataclass(frozen=True)
-class NetDescription:
-    """Prints as a table; `to_json` has the same facts."""
-
+class NetDescription(Description):
     name: str
     isa: str
     threads: int
@@ -153,26 +150,19 @@ class NetDescription:
     load_milliseconds: float
     layers: tuple[NetLayer, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def __str__(self) -> str:
-        columns = ["layer", "kind", "precision", "output", "kernel", "weights", "MMACs"]
-        table = plain_table(columns, left=5)
-        for layer in self.layers:
-            table.add_row(
-                layer.name,
-                layer.kind,
-                layer.precision,
-                f"{layer.type} {'x'.join(map(str, layer.shape))}",
-                layer.kernel,
-                f"{layer.weight_bytes:,}" if layer.weight_bytes else "",
-                f"{layer.macs / 1e6:.2f}" if layer.macs else "",
-            )
-        weights = sum(layer.weight_bytes for layer in self.layers)
-        macs = sum(layer.macs for layer in self.layers)
+        table = _table(self.layers, left=5, cells=lambda layer: {
+            "layer": layer.name,
+            "kind": layer.kind,
+            "precision": layer.precision,
+            "output": f"{layer.type} {'x'.join(map(str, layer.shape))}",
+            "kernel": layer.kernel,
+            "weights": _unless_zero(layer.weight_bytes, ","),
+            "MMACs": _unless_zero(layer.macs / 1e6, ".2f"),
+        })  # fmt: skip
         last = (
-            f"{self.name}: {short(macs)} MACs, {short(weights)} bytes of weights, "
+            f"{self.name}: {short(_total(self.layers, 'macs'))} MACs, "
+            f"{short(_total(self.layers, 'weight_bytes'))} bytes of weights, "
             f"{short(self.peak_memory)} bytes in all; {self.isa}, {self.threads} threads, "
             f"loaded in {self.load_milliseconds:.1f} ms"
         )

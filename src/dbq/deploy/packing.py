@@ -13,6 +13,16 @@ _PLACES = 3 ** np.arange(TRITS_PER_BYTE)  # the first trit is the least signific
 Codes = npt.NDArray[np.int8]
 
 
+def pack(codes: Codes, bits: int | None) -> bytes:
+    """Codes of `bits` bits each; ternary if that is None."""
+    return pack_trits(codes) if bits is None else pack_bits(codes, bits)
+
+
+def unpack(data: bytes, count: int, bits: int | None) -> Codes:
+    """The first `count` codes of bytes made by `pack`."""
+    return unpack_trits(data, count) if bits is None else unpack_bits(data, count, bits)
+
+
 def pack_trits(codes: Codes) -> bytes:
     """Codes in {-1, 0, 1}, five per byte.
 
@@ -26,7 +36,6 @@ def pack_trits(codes: Codes) -> bytes:
 
 
 def unpack_trits(data: bytes, count: int) -> Codes:
-    """The first `count` codes of bytes made by `pack_trits`."""
     packed = np.frombuffer(data, np.uint8)
     if packed.size and int(packed.max()) >= 3**TRITS_PER_BYTE:
         raise FileFormatError(f"packed trits contain the byte {packed.max()}, expected at most 242")
@@ -47,7 +56,6 @@ def pack_bits(codes: Codes, bits: int) -> bytes:
 
 
 def unpack_bits(data: bytes, count: int, bits: int) -> Codes:
-    """The first `count` codes of bytes made by `pack_bits`."""
     planes = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     if planes[count * bits :].any():
         raise FileFormatError(f"the last byte of {bits}-bit weights is not padded with zeros")

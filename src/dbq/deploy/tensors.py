@@ -14,20 +14,12 @@ Type = Literal["u8", "i8", "i32", "f32"]
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
-DTYPES: dict[Type, type[np.generic]] = {
-    "u8": np.uint8,
-    "i8": np.int8,
-    "i32": np.int32,
-    "f32": np.float32,
-}
+DTYPES: dict[Type, type[np.generic]]
+DTYPES = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "f32": np.float32}
 # The codes an element of each type may take. i32 is for values that are added up later: its steps are
 # so fine that only rounding to float32 limits them.
-CODE_RANGE: dict[Type, tuple[int, int]] = {
-    "u8": (0, 255),
-    "i8": (-128, 127),
-    "i32": (-(2**30), 2**30),
-    "f32": (0, 0),
-}
+CODE_RANGE: dict[Type, tuple[int, int]]
+CODE_RANGE = {"u8": (0, 255), "i8": (-128, 127), "i32": (-(2**30), 2**30), "f32": (0, 0)}
 
 # The limits of docs/format.md.
 MAX_SIDE = MAX_CHANNELS = 65_535

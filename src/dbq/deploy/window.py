@@ -50,12 +50,8 @@ class Window(NamedTuple):
 
     def reach(self, output: Shape) -> Pair:
         """Where the last window ends, counted from the first pixel of the input."""
-        rows, columns = (
-            (size - 1) * stride + extent - before
-            for size, stride, extent, before in zip(
-                output[1:], self.stride, self.extent, self.padding, strict=True
-            )
-        )
+        axes = zip(output[1:], self.stride, self.extent, self.padding, strict=True)
+        rows, columns = ((n - 1) * stride + extent - before for n, stride, extent, before in axes)
         return rows, columns
 
     def check(self, input: Shape, output: Shape) -> None:
@@ -79,12 +75,8 @@ class Window(NamedTuple):
 
         Around the image [N, C, H, W] there is `outside`, as far as windows reach.
         """
-        pads = [
-            (before, max(0, reach - size))
-            for before, reach, size in zip(
-                self.padding, self.reach(output), x.shape[2:], strict=True
-            )
-        ]
+        axes = zip(self.padding, self.reach(output), x.shape[2:], strict=True)
+        pads = [(before, max(0, reach - size)) for before, reach, size in axes]
         padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=outside)
         (down, across), (_, height, width) = self.stride, output
         for row in range(0, self.extent[0], self.dilation[0]):

@@ -70,10 +70,9 @@ def _leaves(value: Value) -> set[Value]:
 
 def _copy(value: Value) -> Affine:
     """`value` read wide and written as codes."""
-    source = value.step(WIDE)
+    source, wide = value.step(WIDE), Reading(value, WIDE)
     name = f"{source.name} (codes)"
-    sums = Sums(name, source.order + 0.5, value.shape, [Reading(value, WIDE)],
-                lambda results, tensors: Requantize(name, results, tensors[0]))  # fmt: skip
+    sums = Sums(name, source.order + 0.5, value.shape, [wide], Requantize)
     ones = np.ones((value.shape.channels, 1))
     return Affine(sums, ones, np.zeros(len(ones)), value.bound, node=value.node)
 

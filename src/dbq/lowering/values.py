@@ -33,7 +33,6 @@ from dbq.errors import LoweringError
 
 Doubles = npt.NDArray[np.float64]
 
-
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"
 FLOAT = Grid("f32", 1.0, 0, 0)
@@ -153,7 +152,7 @@ class Sums(Step):
     order: float
     shape: Shape
     reads: list[Reading]
-    make: Callable[[tuple[Result, ...], list[int]], Operation]
+    make: Callable[..., Operation]  # given its name, results, and the tensors it reads
     factors: Sequence[Sequence[int]] = ((0,),)
     addends: int = 1
 
@@ -161,7 +160,7 @@ class Sums(Step):
         scales = [stored.grid.scale for stored in read]
         units = np.array([math.prod(scales[i] for i in inputs) for inputs in self.factors])
         results = tuple(_result(stored, units) for stored in written)
-        return self.make(results, [stored.tensor for stored in read])
+        return self.make(self.name, results, *(stored.tensor for stored in read))
 
 
 def _result(stored: Stored, units: Doubles) -> Result:
@@ -260,11 +259,8 @@ def pick(
 
 def largest_of(value: Value, window: Window, size: Pair, name: str, order: int) -> Selection:
     """Max pooling to `size` pixels. Codes are in the order of their values on any grid."""
-    shape = Shape(value.shape.channels, *size)
-    return Selection(
-        name,
-        order,
-        shape,
-        [value],
-        lambda tensors, output: MaxPool(name, tensors[0], window, output),
-    )
+
+    def make(tensors: list[int], output: int) -> Operation:
+        return MaxPool(name, tensors[0], window, output)
+
+    return Selection(name, order, Shape(value.shape.channels, *size), [value], make)

@@ -12,17 +12,8 @@ from torch import Tensor, nn
 
 # Output channels and stride of each block. The paper's table prints stride 2 for the last block,
 # but its 7x7 output there, and its operation count, are those of stride 1.
-BLOCKS = (
-    (64, 1),
-    (128, 2),
-    (128, 1),
-    (256, 2),
-    (256, 1),
-    (512, 2),
-    *[(512, 1)] * 5,
-    (1024, 2),
-    (1024, 1),
-)
+BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5,
+          (1024, 2), (1024, 1))  # fmt: skip
 FIRST_STRIDED = next(i for i, (_, stride) in enumerate(BLOCKS) if stride == 2)
 MIN_CHANNELS = 8  # very thin networks keep this many, as in the authors' code
 
@@ -43,13 +34,9 @@ class MobileNetV1(nn.Module):
     input_size = 224
 
     def __init__(
-        self,
-        num_classes: int = 1000,
-        width: float = 1.0,
-        *,
-        small_input: bool = False,
-        quantization_friendly: bool = False,
-    ) -> None:
+        self, num_classes: int = 1000, width: float = 1.0, *,
+        small_input: bool = False, quantization_friendly: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         if small_input:
             self.input_size = 32
@@ -58,8 +45,7 @@ class MobileNetV1(nn.Module):
         blocks = []
         for i, (base, stride) in enumerate(BLOCKS):
             out_channels = scaled(base, width)
-            keeps_size = small_input and i == FIRST_STRIDED
-            stride = 1 if keeps_size else stride
+            stride = 1 if small_input and i == FIRST_STRIDED else stride
             blocks.append(separable(channels, out_channels, stride, quantization_friendly))
             channels = out_channels
         self.blocks = nn.Sequential(*blocks)
@@ -98,12 +84,7 @@ def conv_bn_relu(
     in_channels: int, out_channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
     """A convolution that keeps the size (but for its stride), batch norm, ReLU."""
-    conv = nn.Conv2d(
-        in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False
-    )
-    layers: dict[str, nn.Module] = {
-        "conv": conv,
-        "bn": nn.BatchNorm2d(out_channels),
-        "relu": nn.ReLU(),
-    }
-    return nn.Sequential(OrderedDict(layers))
+    sizes = in_channels, out_channels, kernel, stride, kernel // 2
+    conv = nn.Conv2d(*sizes, groups=groups, bias=False)
+    bn = nn.BatchNorm2d(out_channels)
+    return nn.Sequential(OrderedDict[str, nn.Module](conv=conv, bn=bn, relu=nn.ReLU()))

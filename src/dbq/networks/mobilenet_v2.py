@@ -10,15 +10,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 # The paper's table 2: expansion, output channels, repeats, stride of the first repeat.
-STAGES = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
+STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+          (6, 160, 3, 2), (6, 320, 1, 1))  # fmt: skip
 
 
 class InvertedResidual(nn.Module):
@@ -93,7 +86,6 @@ def conv_bn_relu6(
     in_channels: int, out_channels: int, kernel: int, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
     """A convolution that keeps the size (but for its stride), batch norm, ReLU clipped at 6."""
-    conv = nn.Conv2d(
-        in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=False
-    )
+    sizes = in_channels, out_channels, kernel, stride, kernel // 2
+    conv = nn.Conv2d(*sizes, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(out_channels), nn.ReLU6())

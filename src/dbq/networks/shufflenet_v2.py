@@ -75,12 +75,8 @@ class ShuffleNetV2(nn.Module):
             nn.ReLU(),
         )
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.stage2, self.stage3, self.stage4 = (
-            stage(in_channels, out_channels, units)
-            for in_channels, out_channels, units in zip(
-                (STEM_CHANNELS, *stages), stages, UNITS_PER_STAGE, strict=False
-            )
-        )
+        inputs = (STEM_CHANNELS, *stages[:-1])
+        self.stage2, self.stage3, self.stage4 = map(stage, inputs, stages, UNITS_PER_STAGE)
         self.conv5 = nn.Sequential(*pointwise_bn_relu(stages[-1], last))
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(last, num_classes)

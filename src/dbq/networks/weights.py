@@ -49,8 +49,7 @@ def put_weights(model: nn.Module, state: State, source: str) -> None:
     for key, tensor in expected.items():
         if key.endswith("num_batches_tracked"):
             found.setdefault(key, tensor)
-    problem = _mismatch(found, expected, _classifier(model))
-    if problem:
+    if problem := _mismatch(found, expected, _classifier(model)):
         raise WeightsError(f"{source} does not fit {type(model).__name__}: {problem}")
     model.load_state_dict(found)
 
@@ -82,12 +81,8 @@ def read_weights(path: str | os.PathLike[str]) -> State:
     if not path.is_file():
         reason = "not a regular file" if path.exists() else "no such file"
         raise WeightsError(f"{path}: {reason}; expected weights as .safetensors or .pth")
-    if path.suffix.lower() == ".safetensors":
-        return _read_safetensors(path)
-    return _state_dict(_unpickle(path), path)
-
-
-def _read_safetensors(path: Path) -> State:
+    if path.suffix.lower() != ".safetensors":
+        return _state_dict(_unpickle(path), path)
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -147,22 +142,18 @@ def _mismatch(found: State, expected: State, classifier: str | None) -> str:
     missing = [key for key in expected if key not in found]
     unexpected = [key for key in found if key not in expected]
     differing = [key for key in expected if key in found and not _alike(found[key], expected[key])]
-    if differing and not missing and not unexpected:
-        classes = _other_classes(found, expected, differing, classifier)
-        if classes:
-            return (
-                f"the file has {classes} classes, the model {len(expected[differing[0]])}; "
-                f"pass num_classes={classes}"
-            )
-    complaints = [
-        _listing("missing", (f"{key} {_form(expected[key])}" for key in missing)),
-        _listing("unexpected", (f"{key} {_form(found[key])}" for key in unexpected)),
-        _listing(
-            "different",
-            (f"{key} {_form(found[key])} not {_form(expected[key])}" for key in differing),
-        ),
-    ]
-    text = "; ".join(filter(None, complaints))
+    classes = _other_classes(found, expected, differing, classifier)
+    if classes and not missing and not unexpected:
+        return (
+            f"the file has {classes} classes, the model {len(expected[differing[0]])}; "
+            f"pass num_classes={classes}"
+        )
+    lists = {
+        "missing": [f"{key} {_form(expected[key])}" for key in missing],
+        "unexpected": [f"{key} {_form(found[key])}" for key in unexpected],
+        "different": [f"{k} {_form(found[k])} not {_form(expected[k])}" for k in differing],
+    }
+    text = "; ".join(f"{len(keys)} {what} ({_few(keys)})" for what, keys in lists.items() if keys)
     return text and f"{text}; use the network, width and options the file was saved from"
 
 
@@ -191,10 +182,9 @@ def _classifier(model: nn.Module) -> str | None:
     return names[-1] if names else None
 
 
-def _listing(what: str, entries: Iterable[str]) -> str:
-    entries = list(entries)
-    more = ", ..." if len(entries) > SHOWN else ""
-    return f"{len(entries)} {what} ({', '.join(entries[:SHOWN])}{more})" if entries else ""
+def _few(entries: Iterable[object]) -> str:
+    shown = list(map(str, entries))
+    return ", ".join(shown[:SHOWN] + ["..."] * (len(shown) > SHOWN))
 
 
 def _form(tensor: Tensor) -> str:
@@ -203,10 +193,9 @@ def _form(tensor: Tensor) -> str:
 
 
 def _summary(content: object) -> str:
-    if not isinstance(content, Mapping):
-        return f"a {type(content).__name__}"
-    keys = [str(key) for key in content][:SHOWN]
-    return f"a dict of {', '.join(keys)}" + (", ..." if len(content) > SHOWN else "")
+    if isinstance(content, Mapping):
+        return f"a dict of {_few(content)}"
+    return f"a {type(content).__name__}"
 
 
 def _one_line(error: Exception) -> str:

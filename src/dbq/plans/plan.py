@@ -24,6 +24,7 @@ Option = str | int | float | bool
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CLIPS: tuple[Clip, ...] = get_args(Clip)
+TABLES = ("roles", "patterns", "names")  # of a plan's rules
 # The method that a bare precision stands for. Binary branches have none: a plan has to name one.
 USUAL_METHOD: dict[Kind, str] = {"ternary": "dbq", "fixed": "fixed"}
 
@@ -107,18 +108,17 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "default", self.default or FLOAT_LAYER)
-        for table in ("roles", "patterns", "names"):
+        for table in TABLES:
             rules = {key: rule or FLOAT_LAYER for key, rule in getattr(self, table).items()}
             object.__setattr__(self, table, frozen(rules))
         for role in self.roles:
             if role not in ROLES:
                 raise PlanError(f"plan {self.name}: no role {role!r}; {closest(role, ROLES)}")
+        plan = f"plan {self.name}"
         if self.clip not in CLIPS:
-            raise PlanError(
-                f"plan {self.name}: no clip rule {self.clip!r}; expected one of {CLIPS}"
-            )
+            raise PlanError(f"{plan}: no clip rule {self.clip!r}; expected one of {CLIPS}")
         if not (self.k > 0 and math.isfinite(self.k)):
-            raise PlanError(f"plan {self.name}: k = {self.k}; expected a positive number")
+            raise PlanError(f"{plan}: k = {self.k}; expected a positive number")
 
     def choose(self, name: str, role: Role) -> LayerPlan:
         """The layer plan for a layer of this name and role."""
@@ -134,10 +134,8 @@ class Plan:
         layers = list(layers)
         for pattern in self.patterns:
             if not any(fnmatchcase(layer, pattern) for layer in layers):
-                raise NoMatchError(
-                    f"plan {self.name}: pattern {pattern!r} matches no layer; "
-                    f"{closest(pattern, layers)}"
-                )
+                problem = f"plan {self.name}: pattern {pattern!r} matches no layer"
+                raise NoMatchError(f"{problem}; {closest(pattern, layers)}")
 
     @property
     def rules(self) -> list[LayerPlan]:
@@ -158,12 +156,9 @@ class Plan:
         return replace(self, names={**self.names, **extra})
 
     def with_method(
-        self,
-        kind: Kind,
-        method: str = "",
-        options: Mapping[str, Option] | None = None,
+        self, kind: Kind, method: str = "", options: Mapping[str, Option] | None = None,
         weight: Precision | None = None,
-    ) -> Plan:
+    ) -> Plan:  # fmt: skip
         """A copy in which every rule with weights of this kind gets another method or precision, or
         more options. A new method does not inherit the options of the old one.
 
@@ -179,21 +174,14 @@ class Plan:
         def changed(rule: LayerPlan) -> LayerPlan:
             if rule.weight.kind != kind:
                 return rule
-            kept = {} if method else rule.options
-            return LayerPlan(
-                weight or rule.weight,
-                rule.input,
-                method or rule.method,
-                {**kept, **(options or {})},
-            )
+            merged = {**({} if method else rule.options), **(options or {})}
+            return LayerPlan(weight or rule.weight, rule.input, method or rule.method, merged)
 
-        plan = replace(
-            self,
-            default=changed(self.default),
-            roles={key: changed(rule) for key, rule in self.roles.items()},
-            patterns={key: changed(rule) for key, rule in self.patterns.items()},
-            names={key: changed(rule) for key, rule in self.names.items()},
-        )
+        tables: dict[str, Any] = {
+            table: {key: changed(rule) for key, rule in getattr(self, table).items()}
+            for table in TABLES
+        }
+        plan = replace(self, default=changed(self.default), **tables)
         if plan == self or not (method or weight):
             return plan
         change = " ".join(filter(None, (method, str(weight or ""))))
@@ -203,9 +191,8 @@ class Plan:
         """The table that stands for this plan in TOML."""
         table: dict[str, Any] = {"name": self.name, "clip": self.clip, "k": float(self.k)}
         table["default"] = self.default.to_table()
-        for key in ("roles", "patterns", "names"):
-            rules: Mapping[str, LayerPlan] = getattr(self, key)
-            table[key] = {name: rule.to_table() for name, rule in rules.items()}
+        for key in TABLES:
+            table[key] = {name: rule.to_table() for name, rule in getattr(self, key).items()}
         return table
 
     def to_toml(self) -> str:

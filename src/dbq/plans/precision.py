@@ -34,17 +34,12 @@ class Precision:
     size: int
 
     def __post_init__(self) -> None:
-        low, high = {
-            "float": (32, 32),
-            "fixed": (MIN_BITS, MAX_BITS),
-            "ternary": (1, MAX_BRANCHES),
-            "binary": (1, MAX_BRANCHES),
-        }[self.kind]
+        low, high = (1, MAX_BRANCHES) if self.is_branched else (MIN_BITS, MAX_BITS)
+        if self.is_float:
+            low = high = 32
         if not low <= self.size <= high:
-            unit = "branches" if self.is_branched else "bits"
-            raise PlanError(
-                f"{self.kind} precision of {self.size} {unit}: expected {low} to {high}"
-            )
+            size = f"{self.size} {'branches' if self.is_branched else 'bits'}"
+            raise PlanError(f"{self.kind} precision of {size}: expected {low} to {high}")
 
     @property
     def is_float(self) -> bool:
@@ -75,13 +70,11 @@ class Precision:
                 f"precision {text!r} is not understood: "
                 "expected float, 2b..8b (fixed point), 1T..3T (ternary) or 1B..3B (binary branches)"
             )
-        size, letter = int(match[1]), match[2]
-        if letter in "Tt" and letter:
-            return cls("ternary", size)
-        return cls("binary" if letter == "B" else "fixed", size)
+        kinds: dict[str, Kind] = {"T": "ternary", "t": "ternary", "B": "binary"}
+        return cls(kinds.get(match[2], "fixed"), int(match[1]))
 
     def __str__(self) -> str:
-        letter = {"float": "b", "fixed": "b", "ternary": "T", "binary": "B"}[self.kind]
+        letter = {"ternary": "T", "binary": "B"}.get(self.kind, "b")
         return f"{self.size}{letter}"
 
 

@@ -37,16 +37,12 @@ def uniform_plan(
     return Plan(name, default=LayerPlan.of(weight, input, method), clip=clip)
 
 
-def _by_role(
-    name: str,
-    first: LayerPlan,
-    pointwise: LayerPlan,
-    last: LayerPlan,
-    rest: LayerPlan,
-    clip: Clip = "bn",
+def _mobilenet(
+    name: str, first: LayerPlan, pointwise: LayerPlan, last: LayerPlan, clip: Clip = "bn"
 ) -> Plan:
+    """Fixed point of 8 bits but for these roles."""
     roles: dict[Role, LayerPlan] = {"first": first, "pointwise": pointwise, "last": last}
-    return Plan(name, default=rest, roles=roles, clip=clip)
+    return Plan(name, default=LayerPlan.of(8, 8), roles=roles, clip=clip)
 
 
 def _shipped() -> dict[str, Plan]:
@@ -56,30 +52,28 @@ def _shipped() -> dict[str, Plan]:
         # The rows of the paper's MobileNetV1 table. A float first layer reads the float image; a
         # float last layer in a network with 8-bit activations still reads 8-bit activations.
         Plan("fp"),
-        _by_role("fx8-1", first=fp, pointwise=fx8, last=fp_a8, rest=fx8, clip="relu6"),
+        _mobilenet("fx8-1", first=fp, pointwise=fx8, last=fp_a8, clip="relu6"),
         uniform_plan("fx8-2", 8, 8, clip="relu6"),
         uniform_plan("fx8-3", 8, 8),
         Plan("dbq-1t", roles={"pointwise": of("1T")}),
         Plan("dbq-2t-1", roles={"pointwise": of("2T")}),
-        _by_role("dbq-2t-2", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8, clip="relu6"),
-        _by_role("dbq-2t-3", first=fp, pointwise=of("2T", 8), last=fp_a8, rest=fx8),
-        _by_role("dbq-2t-4", first=fx8, pointwise=of("2T", 8), last=fx8, rest=fx8),
+        _mobilenet("dbq-2t-2", first=fp, pointwise=of("2T", 8), last=fp_a8, clip="relu6"),
+        _mobilenet("dbq-2t-3", first=fp, pointwise=of("2T", 8), last=fp_a8),
+        _mobilenet("dbq-2t-4", first=fx8, pointwise=of("2T", 8), last=fx8),
         # What deploys with one branch: dbq-2t-4 with 1T. Not in the paper.
-        _by_role("dbq-1t-a8", first=fx8, pointwise=of("1T", 8), last=fx8, rest=fx8),
+        _mobilenet("dbq-1t-a8", first=fx8, pointwise=of("1T", 8), last=fx8),
         # ResNet-20: every convolution but the first is branched.
         Plan("resnet-1t", default=of("1T"), roles={"first": fp, "last": fp}),
         Plan("resnet-2t", default=of("2T"), roles={"first": fp, "last": fp}),
         Plan("resnet-1t-a8", default=of("1T", 8), roles={"first": fx8, "last": fx8}),
         Plan("resnet-2t-a8", default=of("2T", 8), roles={"first": fx8, "last": fx8}),
         # Other systems in the paper's tables: LQ-Net on ResNet-20, the rest on MobileNetV1.
-        *(
-            Plan(f"lqnet-{b}b", of(f"{b}B", method="lqnet"), roles={"first": fp, "last": fp})
-            for b in (1, 2, 3)
-        ),
+        *(Plan(f"lqnet-{b}b", of(f"{b}B", method="lqnet"), {"first": fp, "last": fp})
+          for b in (1, 2, 3)),
         uniform_plan("iao", 8, 8, "range", "iao"),
         *(uniform_plan(f"uniq-{b}", b, 8, "range", "uniq") for b in (4, 5, 8)),
         *(uniform_plan(f"rq-{b}", b, b, "range", "rq") for b in (5, 6)),
-    ]
+    ]  # fmt: skip
     return {plan.name: plan for plan in plans}
 
 

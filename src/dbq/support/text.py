@@ -22,11 +22,9 @@ class Table:
      conv      8
     """
 
-    def __init__(self, columns: list[str], left: int) -> None:
+    def __init__(self, columns: list[str], left: int = 1) -> None:
         self.left = left
-        self.rows: list[list[str]] = [
-            columns
-        ]  # the head is the first; an empty one is a blank line
+        self.rows = [columns]  # the head is the first; an empty one is a blank line
 
     def add_row(self, *cells: str) -> None:
         self.rows.append(list(cells))
@@ -65,9 +63,7 @@ class Table:
             yield " " + "  ".join(placed)
 
 
-def plain_table(columns: list[str], left: int = 1) -> Table:
-    """An empty table; the first `left` columns hold text, the others numbers."""
-    return Table(columns, left)
+plain_table = Table
 
 
 def as_text(*parts: Table | str, width: int = WIDTH) -> str:

@@ -81,16 +81,12 @@ def _read_binary(path: Path) -> NDArray[np.uint8]:
     try:
         raw = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}; expected CIFAR-10's binary version there"
-        ) from None
-    if raw.size != PER_FILE * RECORD:
-        raise DataError(
-            f"{path} has {raw.size} bytes, expected {PER_FILE * RECORD}: fetch it again"
-        )
+        expected = "expected CIFAR-10's binary version there"
+        raise DataError(f"cannot read {path}: {error.strerror}; {expected}") from None
+    size = PER_FILE * RECORD
+    if raw.size != size:
+        raise DataError(f"{path} has {raw.size} bytes, expected {size}: fetch it again")
     records = raw.reshape(PER_FILE, RECORD)
-    if records[:, 0].max() > 9:
-        raise DataError(
-            f"{path} has a label {records[:, 0].max()}, expected 0 to 9: fetch it again"
-        )
+    if (largest := records[:, 0].max()) > 9:
+        raise DataError(f"{path} has a label {largest}, expected 0 to 9: fetch it again")
     return records

@@ -39,13 +39,11 @@ def read(path: Path) -> NDArray[np.uint8]:
             batch = _Unpickler(file, encoding="bytes").load()
         labels, pixels = batch[b"labels"], batch[b"data"]
     except OSError as error:
-        raise DataError(
-            f"cannot read {path}: {error.strerror}; expected CIFAR-10's python version there"
-        ) from None
+        expected = "expected CIFAR-10's python version there"
+        raise DataError(f"cannot read {path}: {error.strerror}; {expected}") from None
     except Exception as error:  # damaged or hostile pickles raise nearly anything
-        raise DataError(
-            f"{path} is not a CIFAR-10 batch ({first_line(error)}): fetch it again"
-        ) from None
+        reason = first_line(error)
+        raise DataError(f"{path} is not a CIFAR-10 batch ({reason}): fetch it again") from None
     is_pixels = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
     if not is_pixels or pixels.shape != SHAPE:
         raise DataError(f"{path}: `data` is not a uint8 array of shape {SHAPE}: fetch it again")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dbq.errors import DataError, first_line
 
@@ -17,8 +16,7 @@ KEPT = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Labelled:
+class Labelled(NamedTuple):
     """An image's file, relative to the data set's directory, and its label."""
 
     file: str

@@ -57,9 +57,8 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
 
 def prepare(directory: Path, progress: Progress = silent) -> str:
     """Check that COCO is there, or say what to download: 25 GB, under terms of their own."""
-    options = DataOptions("visual_wake_words", str(directory))
     try:
-        train, test = load(options, torch.device("cpu"))
+        train, test = load(DataOptions("visual_wake_words", str(directory)), torch.device("cpu"))
     except DataError as error:
         raise DataError(f"{error}. Download COCO by hand; expected: {LAYOUT}") from None
     return f"COCO is in {directory}: {train.name}, {len(train)} images; {test.name}, {len(test)}"
@@ -79,14 +78,13 @@ def _divide(root: Path, images: dict[int, Labelled]) -> tuple[list[int], list[in
     """Ids for training, ids for testing, and the name of this division."""
     minival = _read_ids(root, MINIVAL_IDS, images)
     train = _read_ids(root, TRAIN_IDS, images)
-    everything = sorted(images)
     if minival is None:
         if train is not None:
             raise DataError(
                 f"{root} has {TRAIN_IDS} without {MINIVAL_IDS}: expected both or neither"
             )
-        test = {i for i in everything if in_hash_split(i)}
-        return [i for i in everything if i not in test], sorted(test), "hash split 1"
+        test = {i for i in images if in_hash_split(i)}
+        return sorted(images.keys() - test), sorted(test), "hash split 1"
     if train is None:
         train = images.keys() - minival
     if both := train & minival:
@@ -116,16 +114,11 @@ def _read_ids(root: Path, name: str, images: dict[int, Labelled]) -> set[int] | 
 
 def _require_files(root: Path, images: dict[int, Labelled]) -> None:
     """Raise before hours of training, not in the middle of them."""
-    present: dict[str, set[str]] = {}
-    missing = []
-    for image in images.values():
-        folder, name = image.file.split("/")
-        if folder not in present:
-            inner = root / folder
-            present[folder] = set(os.listdir(inner)) if inner.is_dir() else set()
-        if name not in present[folder]:
-            missing.append(image.file)
-    if missing:
+    wanted = [image.file for image in images.values()]
+    folders = {file.partition("/")[0] for file in wanted}
+    present = {f"{folder}/{name}" for folder in folders if (root / folder).is_dir()
+               for name in os.listdir(root / folder)}  # fmt: skip
+    if missing := [file for file in wanted if file not in present]:
         raise DataError(
             f"{root / missing[0]} is missing, but listed in the annotations ({len(missing)} such): "
             "download it, or set data.skip_unreadable = true"

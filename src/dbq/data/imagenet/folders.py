@@ -48,14 +48,11 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
 
 def prepare(directory: Path, progress: Progress = silent) -> str:
     """Check that ImageNet is there, or say what to download: its terms forbid doing it for others."""
-    options = DataOptions("imagenet", str(directory))
     try:
-        train, test = load(options, torch.device("cpu"))
+        train, test = load(DataOptions("imagenet", str(directory)), torch.device("cpu"))
     except DataError as error:
-        raise DataError(
-            f"{error}. Download ImageNet by hand from image-net.org, under its terms; "
-            f"expected: {LAYOUT}"
-        ) from None
+        advice = "Download ImageNet by hand from image-net.org, under its terms"
+        raise DataError(f"{error}. {advice}; expected: {LAYOUT}") from None
     return (
         f"ImageNet is in {directory}: {len(train)} images of {len(train.classes)} classes to train, "
         f"{len(test)} to test"
@@ -66,16 +63,14 @@ def _val(root: Path, classes: list[str]) -> tuple[list[str], list[int]]:
     folders = _class_folders(root / "val")
     if not folders:
         return read_labels(root, _listing(root / "val"), classes)
+    train, val = root / "train", root / "val"
+    problem = ""
     if missing := sorted(set(classes) - set(folders)):
-        raise DataError(
-            f"{root / 'val'} has no folder {missing[0]}, which is in {root / 'train'} "
-            f"({len(missing)} missing): expected the same classes in both"
-        )
-    if foreign := sorted(set(folders) - set(classes)):
-        raise DataError(
-            f"{root / 'val'} has a folder {foreign[0]}, which is not in {root / 'train'} "
-            f"({len(foreign)} such): expected the same classes in both"
-        )
+        problem = f"{val} has no folder {missing[0]}, which is in {train} ({len(missing)} missing)"
+    elif foreign := sorted(set(folders) - set(classes)):
+        problem = f"{val} has a folder {foreign[0]}, which is not in {train} ({len(foreign)} such)"
+    if problem:
+        raise DataError(f"{problem}: expected the same classes in both")
     return _in_folders(root, "val", classes)
 
 

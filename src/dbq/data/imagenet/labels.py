@@ -33,21 +33,17 @@ def read_labels(root: Path, images: list[str], classes: list[str]) -> tuple[list
         )
     rows = _rows(path)
     places = {wnid: place for place, wnid in enumerate(classes)}
-    width = len(rows[0])
-    if width == 2:
+    if len(rows[0]) == 2:
         labels = _by_name(path, rows, images, places)
-    elif width == 1 and len(rows) != len(images):
+    elif len(rows) != len(images):
         raise DataError(
             f"{path} has {len(rows)} labels, but {root / 'val'} {len(images)} images: "
             "expected one for each"
         )
-    elif rows[0][0].isdecimal():
-        ids = _synset_ids(root)
-        labels = [
-            _place(path, line, ids.get(row[0], row[0]), places) for line, row in enumerate(rows, 1)
-        ]
     else:
-        labels = [_place(path, line, row[0], places) for line, row in enumerate(rows, 1)]
+        ids = _synset_ids(root) if rows[0][0].isdecimal() else {}
+        wnids = (ids.get(word, word) for (word,) in rows)
+        labels = [_place(path, line, wnid, places) for line, wnid in enumerate(wnids, 1)]
     return [os.path.join("val", name) for name in images], labels
 
 
@@ -71,16 +67,11 @@ def _rows(path: Path) -> list[list[str]]:
 def _by_name(
     path: Path, rows: list[list[str]], images: list[str], places: dict[str, int]
 ) -> list[int]:
-    label_of: dict[str, int] = {}
+    label_of = {}
     for line, (name, word) in enumerate(rows, 1):
-        if word.isdecimal():
-            if int(word) >= len(places):
-                raise DataError(
-                    f"{path}, line {line}: label {word}, expected 0 to {len(places) - 1}"
-                )
-            label_of[name] = int(word)
-        else:
-            label_of[name] = _place(path, line, word, places)
+        label_of[name] = int(word) if word.isdecimal() else _place(path, line, word, places)
+        if label_of[name] >= len(places):
+            raise DataError(f"{path}, line {line}: label {word}, expected 0 to {len(places) - 1}")
     if missing := [name for name in images if name not in label_of]:
         raise DataError(f"{path} has no label for {missing[0]} ({len(missing)} missing)")
     if absent := sorted(label_of.keys() - set(images)):

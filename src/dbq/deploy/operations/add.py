@@ -25,10 +25,6 @@ class Add(Summing):
     a: int
     b: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.a, self.b)
-
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         shapes = {tensors[i].shape for i in (*self.reads, self.writes[0])}
         require(len(shapes) == 1, "tensors of different shapes")

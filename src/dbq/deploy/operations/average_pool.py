@@ -26,10 +26,6 @@ class AveragePool(Summing):
     input: int
     window: Window
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.input,)
-
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         self.window.check_pool(tensors[self.input].shape, tensors[self.writes[0]].shape)
 

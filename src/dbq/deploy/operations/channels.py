@@ -35,10 +35,6 @@ class Channels(Operation):
     def reads(self) -> tuple[int, ...]:
         return tuple(sorted({tensor for tensor, _ in self.sources if tensor != ZEROS}))
 
-    @property
-    def writes(self) -> tuple[int, ...]:
-        return (self.tensor,)
-
     def check(self, tensors: Sequence[Tensor], largest: Mapping[int, int]) -> None:
         output = tensors[self.tensor]
         require(len(self.sources) == output.shape.channels, "not one source for each channel")

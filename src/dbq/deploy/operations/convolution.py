@@ -16,7 +16,7 @@ from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.packing import pack_bits, pack_trits, packed_size, unpack_bits, unpack_trits
+from dbq.deploy.packing import pack, packed_size, unpack
 from dbq.deploy.tensors import Array, Shape, Tensor, require
 from dbq.deploy.window import Window
 
@@ -46,10 +46,6 @@ class Convolution(Summing):
     groups: int
     codes: npt.NDArray[np.int8]
     bits: int | None
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.input,)
 
     @property
     def sum_count(self) -> int:  # type: ignore[override]  # of the object, not of the class
@@ -108,8 +104,7 @@ class Convolution(Summing):
         file.put("HHI", *self.window.dilation, self.groups)
         file.put("BB", *((0, len(self.codes)) if self.bits is None else (1, self.bits)))
         file.results(self.results)
-        packed = pack_trits(self.codes) if self.bits is None else pack_bits(self.codes, self.bits)
-        file.parts.append(packed)
+        file.parts.append(pack(self.codes, self.bits))
 
     @classmethod
     def read(cls, file: ByteReader, name: str) -> Self:
@@ -124,12 +119,7 @@ class Convolution(Summing):
         results = file.results(sums=branches)
         kernels = file.channels(results[0].tensor)
         shape = (branches, kernels, channels // groups, *window.kernel)
-        data = file.take(packed_size(prod(shape), bits))
-        codes = (
-            unpack_trits(data, prod(shape))
-            if bits is None
-            else unpack_bits(data, prod(shape), bits)
-        )
+        codes = unpack(file.take(packed_size(prod(shape), bits)), prod(shape), bits)
         window = window._replace(dilation=(down, across))
         return cls(name, results, input, window, groups, codes.reshape(shape), bits)
 
@@ -137,13 +127,10 @@ class Convolution(Summing):
         """Every branch is a convolution of its own."""
         graph, output = values.graph, values.shape(self.writes[0])
         x, attributes = values.windowed(self.input, self.window, output, self.name)
-        weights = [
-            graph.constant(branch.astype(np.float32), f"{self.name}/codes") for branch in self.codes
-        ]
-        return [
-            graph.add("Conv", x, weight, label=self.name, group=self.groups, **attributes)
-            for weight in weights
-        ]
+        attributes["group"] = self.groups
+        codes = self.codes.astype(np.float32)
+        weights = [graph.constant(branch, f"{self.name}/codes") for branch in codes]
+        return [graph.add("Conv", x, w, label=self.name, **attributes) for w in weights]
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         """All branches as one 8-bit convolution."""

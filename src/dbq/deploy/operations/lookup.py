@@ -26,14 +26,6 @@ class Lookup(Operation):
     tensor: int
     table: npt.NDArray[np.uint8]
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        return (self.tensor,)
-
     def check(self, tensors: Sequence[Tensor], largest: Mapping[int, int]) -> None:
         output = tensors[self.tensor]
         require(output.type in ("u8", "i8"), f"a table of {output.type}")

@@ -24,14 +24,6 @@ class MaxPool(Operation):
     window: Window
     tensor: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.input,)
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        return (self.tensor,)
-
     def check(self, tensors: Sequence[Tensor], largest: Mapping[int, int]) -> None:
         input, output = tensors[self.input], tensors[self.tensor]
         require((output.type, output.scale) == (input.type, input.scale), "another type or scale")
@@ -45,7 +37,7 @@ class MaxPool(Operation):
 
     def onnx_exact(self, values: Values) -> None:
         """ONNX, too, lets nothing outside of the image win."""
-        graph, output = values.graph, values.shape(self.tensor)
+        output, graph = values.shape(self.tensor), values.graph
         if self.window.kernel == (1, 1):
             ends, stride = list(self.window.reach(output)), list(self.window.stride)
             constants = [graph.constant(n) for n in ([0, 0], ends, [2, 3], stride)]
@@ -54,5 +46,3 @@ class MaxPool(Operation):
             x, attributes = values.windowed(self.input, self.window, output, self.name)
             x = graph.add("MaxPool", x, label=self.name, **attributes)
         values.names[self.tensor] = x
-
-    onnx_int8 = onnx_exact

@@ -27,14 +27,15 @@ class Operation(ABC):
     layout: ClassVar[str]  # its bytes in a file, behind kind and name
 
     @property
-    @abstractmethod
     def reads(self) -> tuple[int, ...]:
-        """The tensors it reads, in the order `run` gets them."""
+        """The tensors it reads, in the order `run` gets them: every u32 of its layout but `tensor`."""
+        names = (name for type, name in self.fields() if type == "u32" and name != "tensor")
+        return tuple(getattr(self, name) for name in names)
 
     @property
-    @abstractmethod
     def writes(self) -> tuple[int, ...]:
         """The tensors it writes, at least one."""
+        return (self.tensor,)  # type: ignore[attr-defined]  # of those that override nothing
 
     @abstractmethod
     def check(self, tensors: Sequence[Tensor], largest: Mapping[int, int]) -> None:
@@ -76,9 +77,9 @@ class Operation(ABC):
     def onnx_exact(self, values: Values) -> None:
         """Add nodes that compute what it writes, in the form of `dbq.deploy.onnx.exact`."""
 
-    @abstractmethod
     def onnx_int8(self, values: Values) -> None:
-        """The same in the form of `dbq.deploy.onnx.int8`."""
+        """The same in the form of `dbq.deploy.onnx.int8`, if that differs."""
+        self.onnx_exact(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +145,7 @@ class Summing(Operation):
                 if np.allclose(s, slopes, rtol=1e-5)
                 and np.allclose(o, offsets, rtol=1e-5, atol=1e-6)
             )  # fmt: skip
-            x = next(same, "")
-            if not x:
+            if not (x := next(same, "")):
                 x = self.onnx_affine(values, slopes, offsets)
                 made.append((slopes, offsets, x))
             values.names[result.tensor] = int8.stored(values, x, largest, result, self.name)

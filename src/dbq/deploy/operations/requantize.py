@@ -21,10 +21,6 @@ class Requantize(Summing):
 
     input: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        return (self.input,)
-
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
         require(tensors[self.input].shape == tensors[self.writes[0]].shape, "another shape")
 

@@ -52,9 +52,8 @@ def add(site: Site, a: Any, b: Any, **kwargs: Any) -> Affine:
             f"{site.name} adds {list(shape)} and {list(other)}; "
             "expected two layers' outputs of one shape"
         )
-    name, ones = site.name, np.ones((shape.channels, 2))
-    sums = Sums(name, site.now(), shape, reads,
-                lambda results, r: Add(name, results, r[0], r[1]), factors=((0,), (1,)))  # fmt: skip
+    ones = np.ones((shape.channels, 2))
+    sums = Sums(site.name, site.now(), shape, reads, Add, factors=((0,), (1,)))
     return Affine(sums, ones, np.zeros(shape.channels), sum(r.value.bound for r in reads))
 
 

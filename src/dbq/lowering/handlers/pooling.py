@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +18,16 @@ from dbq.deploy.tensors import Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
 from dbq.lowering.operands import Moved, Operand, Site
-from dbq.lowering.values import Affine, Reading, Selection, Sums, largest_of
+from dbq.lowering.values import Affine, Reading, Selection, Sums, Value, largest_of
 from dbq.model.graph import Op
 
 
-def max_pool_module(site: Site, module: nn.MaxPool2d, operand: Operand) -> Selection:
-    return max_pool(site, operand, module.kernel_size, module.stride, module.padding,
-                    module.dilation, module.ceil_mode, module.return_indices)  # fmt: skip
+def of_module(function: Callable[..., Value]) -> Callable[[Site, nn.Module, Operand], Value]:
+    """The handler of a module whose attributes are what `function` takes behind site and operand."""
+    names = list(inspect.signature(function).parameters)[2:]
+    return lambda site, module, operand: function(
+        site, operand, **{name: getattr(module, name) for name in names}
+    )
 
 
 def max_pool(
@@ -34,11 +40,6 @@ def max_pool(
     window = Window(pair(kernel_size), pair(stride or kernel_size), pair(padding))
     size = window.output(value.shape, window.padding, ceil_mode)
     return largest_of(value, window, size, site.name, site.now())
-
-
-def average_pool_module(site: Site, module: nn.AvgPool2d, operand: Operand) -> Affine:
-    return average_pool(site, operand, module.kernel_size, module.stride, module.padding,
-                        module.ceil_mode, module.count_include_pad, module.divisor_override)  # fmt: skip
 
 
 def average_pool(
@@ -57,30 +58,24 @@ def average_pool(
 
 
 def _mean(site: Site, read: Reading, window: Window, size: Pair, divisor: int) -> Affine:
-    name, taps, shape = site.name, math.prod(window.kernel), Shape(read.value.shape.channels, *size)
-    sums = Sums(name, site.now(), shape, [read],
-                lambda results, reads: AveragePool(name, results, reads[0], window),
-                addends=taps)  # fmt: skip
+    taps, shape = math.prod(window.kernel), Shape(read.value.shape.channels, *size)
+    make = partial(AveragePool, window=window)
+    sums = Sums(site.name, site.now(), shape, [read], make, addends=taps)
     scales = np.full((shape.channels, 1), 1.0 / divisor)
     return Affine(sums, scales, np.zeros(shape.channels), read.value.bound * taps / divisor)
-
-
-def adaptive_pool_module(site: Site, module: nn.AdaptiveAvgPool2d, operand: Operand) -> Affine:
-    return adaptive_pool(site, operand, module.output_size)
 
 
 def adaptive_pool(site: Site, operand: Operand, output_size: Any) -> Affine:
     read = site.wide(operand)
     _, height, width = read.value.shape
-    rows, columns = (
-        want or have for want, have in zip(pair(output_size), (height, width), strict=True)
-    )
+    rows, columns = pair(output_size)
+    rows, columns = rows or height, columns or width
     if height % rows or width % columns:
         raise LoweringError(
             f"{site.name} pools {height} x {width} to {rows} x {columns}: windows of different sizes"
         )
-    window = Window((height // rows, width // columns), (height // rows, width // columns))
-    return _mean(site, read, window, (rows, columns), math.prod(window.kernel))
+    kernel = height // rows, width // columns
+    return _mean(site, read, Window(kernel, kernel), (rows, columns), math.prod(kernel))
 
 
 def mean(
@@ -89,23 +84,20 @@ def mean(
     if sorted(d % 4 for d in (dim if isinstance(dim, list | tuple) else [-1])) != [2, 3] or kwargs:
         raise LoweringError(f"{site.name}: mean over {dim}; expected height and width, (2, 3)")
     pooled = adaptive_pool(site, operand, 1)
-    if keepdim:
-        return pooled
-    return Moved(pooled, np.arange(pooled.shape.channels)[None])
+    return pooled if keepdim else Moved(pooled, np.arange(pooled.shape.channels)[None])
 
 
 def pair(size: Any) -> Pair:
-    return (
-        (int(size[0]), int(size[-1])) if isinstance(size, list | tuple) else (int(size), int(size))
-    )
+    rows, columns = (size[0], size[-1]) if isinstance(size, list | tuple) else (size, size)
+    return int(rows), int(columns)
 
 
 HANDLERS: dict[Op, Any] = {
-    nn.MaxPool2d: max_pool_module,
+    nn.MaxPool2d: of_module(max_pool),
     F.max_pool2d: max_pool,
-    nn.AvgPool2d: average_pool_module,
+    nn.AvgPool2d: of_module(average_pool),
     F.avg_pool2d: average_pool,
-    nn.AdaptiveAvgPool2d: adaptive_pool_module,
+    nn.AdaptiveAvgPool2d: of_module(adaptive_pool),
     F.adaptive_avg_pool2d: adaptive_pool,
     **dict.fromkeys((torch.mean, "mean"), mean),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,10 +11,9 @@ import torch
 from torch import nn
 
 from dbq.deploy.operations.convolution import Convolution
-from dbq.deploy.operations.operation import Operation
 from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.packing import Codes as IntegerCodes
-from dbq.deploy.tensors import Grid, Result, Shape
+from dbq.deploy.tensors import Grid, Shape
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
@@ -36,12 +36,8 @@ def convolution(site: Site, layer: QuantConv2d, operand: Operand) -> Affine:
         raise LoweringError(f"{site.name} pads by {layer.padding_mode}, expected zeros")
     left, right, top, bottom = layer._reversed_padding_repeated_twice
     if isinstance(operand, Padded):
-        left, right, top, bottom = (
-            left + operand.left,
-            right + operand.right,
-            top + operand.top,
-            bottom + operand.bottom,
-        )
+        left, right = left + operand.left, right + operand.right
+        top, bottom = top + operand.top, bottom + operand.bottom
         operand = operand.value
     value = site.resolve(operand)
     window = Window(pair(layer.kernel_size), pair(layer.stride), (top, left), pair(layer.dilation))
@@ -50,11 +46,9 @@ def convolution(site: Site, layer: QuantConv2d, operand: Operand) -> Affine:
 
 def linear(site: Site, layer: QuantLinear, operand: Operand) -> Affine:
     """A convolution whose kernel is the whole of its input."""
-    value = (
-        operand.base
-        if isinstance(operand, Moved) and operand.is_flattened
-        else site.resolve(operand)
-    )
+    if isinstance(operand, Moved) and operand.is_flattened:
+        operand = operand.base
+    value = site.resolve(operand)
     if math.prod(value.shape) != layer.in_features:
         raise LoweringError(
             f"{site.name} reads {layer.in_features} features of {list(value.shape)}: "
@@ -94,12 +88,8 @@ def _weighted(
     shape = Shape(kernels, *window.output(value.shape, spare))
     sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
     bound = float(((sizes * scales).sum(1) * read.representation.clip + np.abs(offsets)).max())
-    name = site.name
-
-    def build(results: tuple[Result, ...], reads: list[int]) -> Operation:
-        return Convolution(name, results, reads[0], window, groups, codes, bits)
-
-    sums = Sums(name, site.now(), shape, [read], build, factors=[(0,)] * len(codes))
+    make = partial(Convolution, window=window, groups=groups, codes=codes, bits=bits)
+    sums = Sums(site.name, site.now(), shape, [read], make, factors=[(0,)] * len(codes))
     return Affine(sums, scales, offsets, bound)
 
 
@@ -158,27 +148,20 @@ def batch_norm(site: Site, module: BatchNorm, operand: Operand) -> Affine:
     gamma = _numbers(module.weight) if module.affine else np.ones_like(deviation)
     beta = _numbers(module.bias) if module.affine else np.zeros_like(deviation)
     slope = gamma / deviation
+    shift = beta - slope * _numbers(module.running_mean)
     usual = float((np.abs(beta) + DEVIATIONS * np.abs(gamma)).max())
-    return scale_and_shift(
-        site, site.resolve(operand), slope, beta - slope * _numbers(module.running_mean), usual
-    )
+    return scale_and_shift(site, site.resolve(operand), slope, shift, usual)
 
 
 def scale_and_shift(
-    site: Site,
-    value: Value,
-    slope: Doubles,
-    shift: Doubles,
-    usual: float,
+    site: Site, value: Value, slope: Doubles, shift: Doubles, usual: float
 ) -> Affine:
     """slope * value + shift for each channel: folded into the operation, or one of its own."""
     if isinstance(value, Affine) and not value.is_clamped:
         scales, offsets = value.scales * slope[:, None], value.offsets * slope + shift
         exact = float((value.bound * np.abs(slope) + np.abs(shift)).max())
         return Affine(value.sums, scales, offsets, min(usual, exact))
-    name = site.name
-    sums = Sums(name, site.now(), value.shape, [value.wide(name)],
-                lambda results, reads: Requantize(name, results, reads[0]))  # fmt: skip
+    sums = Sums(site.name, site.now(), value.shape, [value.wide(site.name)], Requantize)
     return Affine(sums, slope[:, None].copy(), shift, usual)
 
 
