@@ -12,13 +12,16 @@ CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/n
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test native install-check check fix bench results paper clean
+.PHONY: demo test quick native install-check check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
 	$(BIN)/dbq demo
 
 test: $(READY) check native  ## every check and every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+quick: $(READY)           ## the daily loop: what needs no other process, browser, compiler or long training
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (native or process or browser or slow)"
 
 native: $(READY)          ## the C++ test programs, plain and with sanitizers, and the kernel benchmark
 	$(call BUILD,plain)

@@ -8,7 +8,7 @@ from pathlib import Path
 # `make test` runs two workers: with two threads each, torch's would spin against each other. This has to
 # be said before torch is imported, and goes for the processes that tests start, too.
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

@@ -48,6 +48,7 @@ def test_unknown_attribute() -> None:
         _ = dbq.quantise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_examples_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")
@@ -60,6 +61,7 @@ def test_readme_numbers_are_those_of_results() -> None:
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_readme_code_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert blocks, "the README shows Python code"

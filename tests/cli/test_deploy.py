@@ -26,6 +26,8 @@ from dbq.training.record.saved import evaluate_file
 from dbq.training.run import train
 from tests.photographs import write_photograph
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -19,6 +19,8 @@ from dbq.networks.table import MODELS, create_model
 from dbq.plans.shipped import PLANS
 from dbq.version import __version__
 
+pytestmark = pytest.mark.process
+
 RUN = CliRunner()
 SMALL = ["mobilenet_v1", "--width", "0.25", "--size", "32", "--classes", "10"]
 

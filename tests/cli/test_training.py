@@ -22,6 +22,8 @@ from dbq.training.processes.world import World
 from dbq.training.recipe import recipe_names
 from tests.runs import single_thread
 
+pytestmark = pytest.mark.process
+
 RUN = CliRunner()
 
 

@@ -23,6 +23,8 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import DTYPES, Result, Shape, Tensor
 from dbq.deploy.window import Window
 
+pytestmark = pytest.mark.slow
+
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
 

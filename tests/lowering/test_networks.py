@@ -18,6 +18,8 @@ from dbq.lowering.lower import lower
 from dbq.model.pixels import denormalise, normalise
 from dbq.networks.table import MODELS
 
+pytestmark = pytest.mark.slow
+
 MEAN, STD = (0.48, 0.45, 0.40), (0.23, 0.22, 0.21)
 SIDES = {"resnet20": 32}  # the others need no more than 64 pixels to have one left at the end
 PLANS = {"resnet20": ("resnet-2t-a8", "resnet-1t-a8", "fx8-3")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,6 +12,8 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import dbq
+
+pytestmark = pytest.mark.process
 
 IMAGES = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(4))
 

@@ -11,6 +11,8 @@ import torch
 
 import dbq
 
+pytestmark = pytest.mark.slow
+
 # module of pytorchcv.models, function, what is unusual about it, roles that must occur
 NETWORKS = [
     (

@@ -315,6 +315,7 @@ def test_sync_batch_norm_conversion_keeps_the_clip_alive() -> None:
     assert clip_of(net, "pw")(IMAGE) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", ["dbq-2t-4", "dbq-1t", "fx8-2"])
 def test_torch_compile_of_a_prepared_model(plan: str) -> None:
     net = Net()

@@ -16,6 +16,8 @@ from dbq.deploy.window import Window
 from tests.native.handmade import Dice, images_for
 from tests.native.programs import Programs
 
+pytestmark = pytest.mark.native
+
 
 @pytest.fixture
 def program() -> Program:

@@ -11,6 +11,8 @@ from dbq.deploy.fileformat import write_program
 from dbq.deploy.program import Program
 from tests.native.handmade import KINDS, images_for, random_program, small_program
 
+pytestmark = pytest.mark.native
+
 ISAS = available_isas()
 
 

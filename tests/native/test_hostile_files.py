@@ -23,6 +23,8 @@ from tests.native.handmade import (
     tall_depthwise,
 )
 
+pytestmark = pytest.mark.native
+
 SMALL = write_program(small_program())
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.native.programs import Programs
 
+pytestmark = pytest.mark.native
+
 
 def test_kernels_give_the_bits_of_their_specification(plain: Programs) -> None:
     assert "passed" in plain.run("kernel_test", "1", "150")

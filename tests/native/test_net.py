@@ -20,6 +20,8 @@ from dbq.errors import EngineError, FileFormatError
 from dbq.version import __version__
 from tests.native.handmade import images_for, random_program, small_program
 
+pytestmark = pytest.mark.native
+
 
 @pytest.fixture
 def program() -> Program:

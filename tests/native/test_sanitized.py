@@ -12,6 +12,8 @@ from tests.native.damage import HEADER, bit_flips, extreme_words, truncations
 from tests.native.handmade import random_program, small_program
 from tests.native.programs import Programs
 
+pytestmark = pytest.mark.native
+
 CORPUS = Path(__file__).parent / "corpus"
 
 

@@ -16,6 +16,8 @@ from dbq.deploy.fileformat import write_program
 from dbq.errors import EngineError
 from tests.native.handmade import images_for, random_program
 
+pytestmark = pytest.mark.native
+
 PROGRAM = random_program(5, length=10)
 IMAGES = images_for(PROGRAM, 7)
 EXPECTED = reference.run(PROGRAM, IMAGES)

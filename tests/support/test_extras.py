@@ -12,6 +12,8 @@ import pytest
 
 from dbq.support.extras import EXTRAS
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "vl_convert": "vl-convert-python",
                  "tomli_w": "tomli-w"}  # fmt: skip

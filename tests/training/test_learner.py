@@ -112,6 +112,7 @@ def test_average_of_the_weights() -> None:
     assert torch.equal(statistics, model.get_buffer("1.running_mean")), "statistics are copied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
     ["precision=bf16", "precision=fp16", "channels_last=true", "compile=true", "sync_bn=true"],

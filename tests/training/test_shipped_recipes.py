@@ -24,6 +24,8 @@ from dbq.training.recipe import Recipe, load_recipe, recipe_names
 from dbq.training.run import train
 from tests.photographs import write_photograph
 
+pytestmark = pytest.mark.slow
+
 CPU = World(0, 1, torch.device("cpu"))
 BATCH = 4
 CLASSES = {

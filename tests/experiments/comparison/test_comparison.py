@@ -26,6 +26,8 @@ from dbq.training.recipe import Recipe, load_recipe
 from dbq.training.run import train
 from tests.runs import TINY, single_thread
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["float", "twn", "lqnet:2B", "dbq:1T"]
 
 

@@ -16,6 +16,8 @@ from dbq.experiments.sweep.outcome import Outcome, Row
 from dbq.experiments.sweep.pictures import SHOWN, sweep_figure
 from dbq.experiments.sweep.sweep import Sweep
 
+pytestmark = pytest.mark.process
+
 SWEEP = Sweep(
     "s",
     "r",

@@ -37,6 +37,8 @@ from tests.experiments.sweep.small import (
 )
 from tests.runs import single_thread
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -149,7 +151,6 @@ with RunDir(Path(sys.argv[1])).lock():
 """
 
 
-@pytest.mark.process
 def test_whoever_holds_the_directory_trains_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +180,6 @@ def test_whoever_holds_the_directory_trains_in_it(
 # The command
 
 
-@pytest.mark.process
 def test_workers_killed_and_stopped(short: Path, plain: Path, tmp_path: Path) -> None:
     """Two killed with kill -9, one stopped with Ctrl-C; nothing is lost, and nothing done twice."""
     out = tmp_path / "out"
@@ -267,7 +267,6 @@ def test_the_test_above_gives_every_option() -> None:
     assert known == {"sweep", "--out", "--workers", "--ray", "--json", "--set"}
 
 
-@pytest.mark.process
 def test_two_trainings_in_one_directory(short: Path, tmp_path: Path) -> None:
     """The second is refused, and told who is there."""
     recipe = load_sweep(short).runs(tmp_path)[0].recipe

@@ -250,6 +250,7 @@ def test_nothing_larger_than_the_weight_is_kept_for_backward(branches: int) -> N
 # ---------------------------------------------------------------- codes, always exact
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**31), branches=st.integers(1, 3), spread=st.floats(0.01, 100))
 def test_codes_recompose_after_any_training(seed: int, branches: int, spread: float) -> None:
@@ -360,6 +361,7 @@ def test_half_precision_weights_are_quantized_in_float32() -> None:
     assert torch.equal(quantizer(w), expected)
 
 
+@pytest.mark.slow
 def test_torch_compile_gives_the_same_values_and_gradients() -> None:
     w = torch.randn(4, 40, dtype=torch.float64)
     eager = quantizer_for(w, 2)

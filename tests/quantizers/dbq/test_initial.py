@@ -27,6 +27,7 @@ def brute_force_kmeans(row: list[float], k: int) -> float:
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4, 9])
 @pytest.mark.parametrize("d", [9, 12, 16])
 def test_kmeans_is_optimal(k: int, d: int) -> None:

@@ -20,6 +20,8 @@ from dbq.training.record.saved import saved_network
 from dbq.training.run import train
 from tests.runs import single_thread, tiny_recipe
 
+pytestmark = pytest.mark.slow
+
 FITTED = BranchQuantizer.initialise
 
 
