@@ -63,7 +63,8 @@ def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbe
     process = start(tiny, out, *LONG)
     wait_for_checkpoint(out, process, epoch=1, step=1)
     process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
     assert not (out / "result.json").exists(), "killed too late to show anything"
     finished(dbq_train(tiny, out, *LONG, "--resume"))
     same_network(undisturbed, out)

@@ -167,7 +167,7 @@ def test_whoever_holds_the_directory_trains_in_it(
     def sleep(seconds: float) -> None:
         assert not (directory / "run.json").exists(), "two in one directory"
         holder.kill()
-        holder.wait()
+        holder.communicate()
 
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=sleep))
     with single_thread():
