@@ -46,7 +46,7 @@ public:
     size_t weight_bytes() const override { return weight_bytes_; }
 
 private:
-    void run_range(Range range, const Planes* in, const Planes* out, unsigned char*) const override {
+    void run_on(Range range, const Planes* in, const Planes* out, unsigned char*) const override {
         function_(spec_, range, in, out);
     }
 

@@ -13,9 +13,8 @@ namespace dbq {
 
 class Pool {
 public:
-    // The caller of run() is one of the threads. In a forked child the others do not exist: there the pool
-    // is never destroyed, because joining them would never end. Running still works: the caller takes all
-    // tasks.
+    // The caller of run() is one of the threads. In a forked child the others do not exist: there it takes
+    // all tasks, and the pool is never destroyed, because joining the others would never end.
     static std::shared_ptr<Pool> start(int threads);
 
     Pool(const Pool&) = delete;

@@ -20,8 +20,7 @@ public:
     }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         for (int k = channels.begin; k < channels.end; ++k) {
             if (is_global()) {
                 const int32_t sum = simd_.sum_plane(spec_.in_type, in[0].plane[k], spec_.in.pixels());
@@ -77,8 +76,7 @@ public:
     size_t scratch_bytes() const override { return 2 * line_bytes(); }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         auto columns = reinterpret_cast<T*>(scratch), windows = reinterpret_cast<T*>(scratch + line_bytes());
         for (int k = channels.begin; k < channels.end; ++k)
             for (int y = 0; y < spec_.out.height; ++y)
