@@ -27,8 +27,7 @@ public:
 
     // Calls function(task, thread) for each task, on several threads; thread is 0 for the caller and below
     // threads() for the others. Returns when all are done. The caller must hold the lock of try_enter().
-    template <typename Function>
-    void run(int tasks, const Function& function) {
+    template <typename Function> void run(int tasks, const Function& function) {
         run_job(tasks, &function, [](const void* f, int task, int thread) {
             (*static_cast<const Function*>(f))(task, thread);
         });

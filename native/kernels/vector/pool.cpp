@@ -65,8 +65,7 @@ private:
     const Outputs outputs_;
 };
 
-template <class T>
-class MaxPool final : public RangeOp {
+template <class T> class MaxPool final : public RangeOp {
 public:
     MaxPool(const MaxPoolSpec& spec, const Simd& simd, int threads)
         : RangeOp(spec.out.channels, threads), simd_(simd), spec_(spec),
