@@ -44,8 +44,7 @@ dbq_status remember(dbq_status status, const char* text) noexcept {
 }
 
 // Calls function() and turns whatever it throws into a status.
-template <typename Function>
-dbq_status guard(const Function& function) noexcept {
+template <typename Function> dbq_status guard(const Function& function) noexcept {
     try {
         function();
         return DBQ_OK;

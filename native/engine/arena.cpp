@@ -26,8 +26,8 @@ size_t best_gap(const Block& block, const std::vector<const Block*>& placed) {
 
 }  // namespace
 
-// Largest first, each into the smallest gap that holds it: large blocks determine the total, and small ones
-// fit between them.
+// Largest first, each into the smallest gap that holds it: large blocks determine the total, small ones fit
+// in.
 size_t plan_arena(std::vector<Block>& blocks) {
     std::vector<size_t> order(blocks.size());
     std::iota(order.begin(), order.end(), size_t{0});

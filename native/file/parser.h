@@ -38,8 +38,7 @@ private:
 };
 
 // What Operation::build does for most operations.
-template <class Spec>
-auto builder(Spec spec) {
+template <class Spec> auto builder(Spec spec) {
     return [spec = std::move(spec)](const Simd* simd, int threads) {
         return Built{make_op(spec, simd, threads), kernel_name(spec, simd)};
     };

@@ -40,17 +40,16 @@ public:
     uint32_t u32() { return uint32_t(number(4)); }
     int32_t i32() { return int32_t(u32()); }
     uint64_t u64() { return number(8); }
-    float f32() { return as_float(u32()); }
-    std::vector<float> floats(uint32_t count);
-    std::string text(uint32_t size);  // UTF-8 without zero bytes, or an error
-
-private:
-    static float as_float(uint32_t bits) {
+    float f32() {
+        const uint32_t bits = u32();
         float value;
         std::memcpy(&value, &bits, sizeof value);
         return value;
     }
+    std::vector<float> floats(uint32_t count);
+    std::string text(uint32_t size);  // UTF-8 without zero bytes, or an error
 
+private:
     uint64_t number(int size) {
         const uint8_t* from = bytes(uint64_t(size)).data;
         uint64_t value = 0;

@@ -30,17 +30,12 @@ std::vector<uint8_t> with_header(const uint8_t* body, size_t size) {
     return file;
 }
 
-dbq_layer layer_of(const dbq_net* net, int index) {
-    dbq_layer layer;
-    if (dbq_layer_info(net, index, &layer) != DBQ_OK) __builtin_trap();
-    return layer;
-}
-
 // The cost of running: multiply-adds and elements written, times the pixels of a window for pools.
 bool is_small(const dbq_net* net) {
     uint64_t work = 0, most_pixels = 1;
     for (int i = 0; i < dbq_layers(net); ++i) {
-        const dbq_layer layer = layer_of(net, i);
+        dbq_layer layer;
+        if (dbq_layer_info(net, i, &layer) != DBQ_OK) __builtin_trap();
         const uint64_t pixels = uint64_t(layer.height) * uint64_t(layer.width);
         const bool pool = std::strstr(layer.kind, "pool");
         work += pixels * uint64_t(layer.channels) * (pool ? std::min<uint64_t>(most_pixels, 255 * 255) : 1) +

@@ -6,7 +6,7 @@
 
 namespace dbq {
 
-static inline void copy_line(unsigned char* to, const unsigned char* from, size_t n) {
+inline void copy_line(unsigned char* to, const unsigned char* from, size_t n) {
     if (n >= 16) {
         for (size_t i = 0; i + 16 <= n; i += 16) std::memcpy(to + i, from + i, 16);
         std::memcpy(to + n - 16, from + n - 16, 16);
@@ -21,7 +21,7 @@ static inline void copy_line(unsigned char* to, const unsigned char* from, size_
     }
 }
 
-static inline void clear_line(unsigned char* to, size_t n) {
+inline void clear_line(unsigned char* to, size_t n) {
     if (n >= 16) {
         std::memset(to, 0, n);
     } else if (n >= 8) {

@@ -29,11 +29,11 @@ public:
 
     int tasks() const final { return parts_; }
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const final {
-        run_range(part(n_, parts_, task), in, out, scratch);
+        run_on(part(n_, parts_, task), in, out, scratch);
     }
 
 private:
-    virtual void run_range(Range, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;
+    virtual void run_on(Range, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;
 
     const int n_, parts_;
 };

@@ -7,8 +7,7 @@
 namespace dbq {
 namespace {
 
-// ---- Packed weights to codes: "Weights" in docs/format.md. Their values are looked at here for the first
-// time.
+// ---- Packed weights to codes: "Weights" in docs/format.md. Nothing has looked at their values before.
 
 constexpr size_t TRITS = 5;
 constexpr int BYTES = 243;  // 3^5

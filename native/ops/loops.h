@@ -8,16 +8,14 @@
 namespace dbq::scalar {
 
 // Calls visit(pixel of the input) for every pixel of the window of output (y, x) that is inside the image.
-template <class Visit>
-void for_window(const Window& w, const Shape& in, int y, int x, const Visit& visit) {
+template <class Visit> void for_window(const Window& w, const Shape& in, int y, int x, const Visit& visit) {
     const int top = y * w.stride_h - w.pad_top, left = x * w.stride_w - w.pad_left;
     for (int iy = std::max(top, 0); iy < std::min(top + w.kernel_h, in.height); ++iy)
         for (int ix = std::max(left, 0); ix < std::min(left + w.kernel_w, in.width); ++ix)
             visit(in.pixel(iy, ix));
 }
 
-template <class Visit>
-void for_elements(const Shape& shape, Range channels, const Visit& visit) {
+template <class Visit> void for_elements(const Shape& shape, Range channels, const Visit& visit) {
     for (int k = channels.begin; k < channels.end; ++k)
         for (int y = 0; y < shape.height; ++y)
             for (int x = 0; x < shape.width; ++x) visit(k, y, x);
@@ -35,8 +33,7 @@ void write_elements(const std::vector<Output>& outputs, int branches, const Shap
     });
 }
 
-template <class Spec>
-class Loops final : public RangeOp {
+template <class Spec> class Loops final : public RangeOp {
 public:
     using Function = void(const Spec&, Range, const Planes* in, const Planes* out);
 
@@ -46,7 +43,7 @@ public:
     size_t weight_bytes() const override { return weight_bytes_; }
 
 private:
-    void run_range(Range range, const Planes* in, const Planes* out, unsigned char*) const override {
+    void run_on(Range range, const Planes* in, const Planes* out, unsigned char*) const override {
         function_(spec_, range, in, out);
     }
 

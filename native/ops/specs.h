@@ -67,8 +67,7 @@ struct LookupSpec {
 // to cut tasks. Results do not depend on either.
 
 struct Simd;
-template <class Spec>
-using Maker = std::unique_ptr<Op>(const Spec&, const Simd* simd, int threads);
+template <class Spec> using Maker = std::unique_ptr<Op>(const Spec&, const Simd* simd, int threads);
 
 // Plain loops: the specification, beside the operation's bytes in this folder.
 namespace scalar {

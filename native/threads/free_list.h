@@ -7,8 +7,7 @@
 
 namespace dbq {
 
-template <typename Thing>
-class FreeList {
+template <typename Thing> class FreeList {
 public:
     struct GiveBack {
         FreeList* list = nullptr;
@@ -17,8 +16,7 @@ public:
     using Lease = std::unique_ptr<Thing, GiveBack>;
 
     // A free object, or else what make() returns.
-    template <typename Make>
-    Lease take(const Make& make) {
+    template <typename Make> Lease take(const Make& make) {
         {
             const std::lock_guard<std::mutex> lock(mutex_);
             if (!free_.empty()) {

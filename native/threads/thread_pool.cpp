@@ -19,8 +19,7 @@ void pause() {
 }
 
 // Waits a short while for `done`; returns whether it became true.
-template <typename Condition>
-bool spin(const Condition& done) {
+template <typename Condition> bool spin(const Condition& done) {
     const auto end = std::chrono::steady_clock::now() + SPIN;
     do {
         for (int i = 0; i < 64; ++i) {

@@ -13,9 +13,8 @@ namespace dbq {
 
 class Pool {
 public:
-    // The caller of run() is one of the threads. In a forked child the others do not exist: there the pool
-    // is never destroyed, because joining them would never end. Running still works: the caller takes all
-    // tasks.
+    // The caller of run() is one of the threads. In a forked child the others do not exist: there it takes
+    // all tasks, and the pool is never destroyed, because joining the others would never end.
     static std::shared_ptr<Pool> start(int threads);
 
     Pool(const Pool&) = delete;
@@ -28,8 +27,7 @@ public:
 
     // Calls function(task, thread) for each task, on several threads; thread is 0 for the caller and below
     // threads() for the others. Returns when all are done. The caller must hold the lock of try_enter().
-    template <typename Function>
-    void run(int tasks, const Function& function) {
+    template <typename Function> void run(int tasks, const Function& function) {
         run_job(tasks, &function, [](const void* f, int task, int thread) {
             (*static_cast<const Function*>(f))(task, thread);
         });

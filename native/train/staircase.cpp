@@ -73,8 +73,7 @@ struct Kernel {
     int alpha_from[MAX_BRANCHES], t_from[MAX_LEVELS - 1], level_from[MAX_LEVELS];
 };
 
-template <class Before>
-INLINE void stable_order(int* order, int n, Before before) {
+template <class Before> INLINE void stable_order(int* order, int n, Before before) {
     for (int i = 0; i < n; ++i) {  // insertion sort: n <= 27
         int j = i;
         for (; j > 0 && before(i, order[j - 1]); --j) order[j] = order[j - 1];

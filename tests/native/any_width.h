@@ -8,8 +8,7 @@
 
 #include "kernels/isa/simd.h"
 
-template <int LANES>
-struct AnyWidth {
+template <int LANES> struct AnyWidth {
     static size_t whole(size_t n) { return (n + LANES - 1) / LANES * LANES; }
     static int code(bool is_signed, uint8_t byte) { return is_signed ? int8_t(byte) : byte; }
 
@@ -126,8 +125,7 @@ struct AnyWidth {
         else plane[pixel] = static_cast<unsigned char>(rounded);
     }
 
-    template <class Sum>
-    static void finish(const dbq::Finish& f) {
+    template <class Sum> static void finish(const dbq::Finish& f) {
         for (int k = 0; k < f.channels; ++k)
             for (size_t p = 0; p < size_t(f.vectors * LANES); ++p) {
                 float t = 0;
@@ -143,8 +141,7 @@ struct AnyWidth {
             }
     }
 
-    template <class Visit>
-    static void for_type(dbq::Type type, const unsigned char* plane, Visit visit) {
+    template <class Visit> static void for_type(dbq::Type type, const unsigned char* plane, Visit visit) {
         if (type == dbq::Type::U8) visit(plane);
         else if (type == dbq::Type::I8) visit(reinterpret_cast<const int8_t*>(plane));
         else visit(reinterpret_cast<const int32_t*>(plane));

@@ -25,8 +25,7 @@ std::mt19937 generator;
 
 int random_int(int low, int high) { return std::uniform_int_distribution<int>(low, high)(generator); }
 bool chance(int percent) { return random_int(1, 100) <= percent; }
-template <class T>
-T pick(std::initializer_list<T> values) {
+template <class T> T pick(std::initializer_list<T> values) {
     return values.begin()[random_int(0, int(values.size()) - 1)];
 }
 

@@ -20,8 +20,7 @@ namespace table {
 constexpr int sums_of_group(int rows) { return rows == 4 ? 40 : 13; }
 
 // Lists of table rows are processed in pairs with equally many additions and equally many subtractions; the
-// shorter list is filled up with a row of zeros. A run is consecutive pairs of equal lengths: branches
-// predict.
+// shorter list is filled up with a row of zeros. A run is pairs of equal lengths: branches predict.
 struct Run {
     uint16_t adds = 0, subs = 0;
     uint32_t pairs = 0;
@@ -46,8 +45,7 @@ constexpr int LISTS = 6;  // sums computed at a time
 
 namespace depthwise {
 
-// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. Reads and writes whole
-// vectors.
+// out[i][x] = (above[i][x * stride], below[i][x * stride]) as int16, then zeros. In whole vectors.
 struct PairLines {
     const uint8_t *above = nullptr, *below = nullptr;
     int pitch = 0, lines = 0, n = 0, zeros = 0;
@@ -108,8 +106,8 @@ struct Simd {
     int lanes = 0;          // pixels in a vector; divides 64
     int table_vectors = 0;  // the most vectors add_lists takes
 
-    // table[g][sum], rows of `pitch` vectors: all sums of `count` rows of codes in groups of three or four,
-    // from `pixel` on.
+    // table[g][sum], rows of `pitch` vectors: all sums of groups of three or four of the rows, from `pixel`
+    // on.
     void (*build_table)(const uint8_t* const* rows, int count, int group_rows, bool is_signed, size_t pixel,
                         int vectors, int pitch, int16_t* table) = nullptr;
     // sums[list] (+)= the rows its list names; `fresh`: = instead of +=. Both with rows of `pitch` vectors,

@@ -11,7 +11,7 @@ public:
           outputs_(spec.outputs, int(types_.size()), 1 << 30) {}
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
         for (int k = channels.begin; k < channels.end; ++k) {
             const unsigned char* planes[2] = {in[0].plane[k], types_.size() == 2 ? in[1].plane[k] : nullptr};
             for (size_t o = 0; o < outputs_.size(); ++o) {

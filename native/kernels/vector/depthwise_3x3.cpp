@@ -28,8 +28,7 @@ public:
     size_t weight_bytes() const override { return weights_.size() * sizeof(int16_t); }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         simd_.depthwise_3x3(job_, channels.begin, channels.end, in[0].plane, out[0].plane, scratch);
     }
 
@@ -75,8 +74,7 @@ private:
         job_.flat_bytes = int(aligned(size_t(job_.band * job_.out_line + vector)));
     }
 
-    // weights[k]: the low parts of five pairs, their high parts, and what makes up for signed codes being 128
-    // larger.
+    // weights[k]: the low parts of five pairs, their high parts, a correction for signed codes, 128 larger.
     void pack(const ConvSpec& spec) {
         weights_.reserve(size_t(spec.out.channels) * depthwise::WEIGHTS_3X3);
         for (int k = 0; k < spec.out.channels; ++k) {

@@ -49,8 +49,7 @@ private:
         unsigned char *zeros, *above, *below;
     };
 
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const Lines lines = {scratch, scratch + line_bytes(), scratch + 2 * line_bytes()};
         auto pairs = reinterpret_cast<int16_t*>(scratch + 3 * line_bytes());
         auto sums = reinterpret_cast<int32_t*>(scratch + 3 * line_bytes() + pairs_bytes());
@@ -67,19 +66,19 @@ private:
     }
 
     void find_phases() {
-        const int stride = spec_.window.stride_w;
-        columns_ = spec_.out.width + (spec_.window.kernel_w - 1) * spec_.window.dilation_w / stride;
+        const int stride = window_.stride_w;
+        columns_ = spec_.out.width + (window_.kernel_w - 1) * window_.dilation_w / stride;
         // Room for whole vectors.
         pitch_ = round_up(size_t(columns_) + simd_.lanes, simd_.lanes);
         std::vector<int> remainders, column_of;
-        for (int kx = 0; kx < spec_.window.kernel_w; ++kx) {
-            const int remainder = kx * spec_.window.dilation_w % stride;
+        for (int kx = 0; kx < window_.kernel_w; ++kx) {
+            const int remainder = kx * window_.dilation_w % stride;
             const auto found = std::find(remainders.begin(), remainders.end(), remainder);
             column_of.push_back(int(found - remainders.begin()) * int(pitch_) +
-                                kx * spec_.window.dilation_w / stride);
+                                kx * window_.dilation_w / stride);
             if (found != remainders.end()) continue;
             remainders.push_back(remainder);
-            const int shift = remainder - spec_.window.pad_left;
+            const int shift = remainder - window_.pad_left;
             const int begin = shift < 0 ? std::min(ceil_div(-shift, stride), columns_) : 0;
             const int end =
                 spec_.in.width > shift ? std::min(ceil_div(spec_.in.width - shift, stride), columns_) : 0;
@@ -93,9 +92,7 @@ private:
     // Pair i of a band is made of its input lines i * step_ and i * step_ + dilation. Output line y reads as
     // its pair of taps number m:
     int pair_line_at(int y, int m) const {
-        return (y / lines_at_once_ * lines_at_once_ * spec_.window.stride_h +
-                2 * m * spec_.window.dilation_h) /
-               step_;
+        return (y / lines_at_once_ * lines_at_once_ * window_.stride_h + 2 * m * window_.dilation_h) / step_;
     }
     int pair_lines_in(int height) const { return pair_line_at(height - 1, pair_lines_ - 1) + 1; }
 
@@ -118,8 +115,7 @@ private:
         return aligned((size_t(band_) * size_t(spec_.out.width) + simd_.lanes) * sizeof(int32_t));
     }
 
-    // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in the same
-    // pairs.
+    // weights[k][j][line of two][pair of taps][kx][2]; the second line begins one tap later in its pairs.
     void pack(const ConvSpec& spec) {
         const int kh = spec.window.kernel_h, kw = spec.window.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k)
@@ -139,30 +135,29 @@ private:
 
     // Whether all vectors of a line can be read from the plane itself.
     bool readable(int y, const Phase& phase) const {
-        if (spec_.window.stride_w > 2 || y < 0 || y >= spec_.in.height) return false;
+        if (window_.stride_w > 2 || y < 0 || y >= spec_.in.height) return false;
         const size_t bytes =
-            size_t(spec_.window.stride_w) * round_up(size_t(phase.end - phase.begin), simd_.lanes);
+            size_t(window_.stride_w) * round_up(size_t(phase.end - phase.begin), simd_.lanes);
         return size_t(position(y, phase)) + bytes <=
                plane_bytes(Type::U8, spec_.in.pixels(), size_t(simd_.lanes));
     }
     // The position of a line's first code in its plane; negative outside the image.
     ptrdiff_t position(int y, const Phase& phase) const {
         if (y < 0 || y >= spec_.in.height) return -1;
-        return ptrdiff_t(y) * spec_.in.width + phase.begin * spec_.window.stride_w + phase.shift;
+        return ptrdiff_t(y) * spec_.in.width + phase.begin * window_.stride_w + phase.shift;
     }
 
     // How to make the pairs of every band: as few pieces as possible, planned once for all channels.
     void plan_pieces() {
         for (int first = 0; first < spec_.out.height; first += band_) {
             pieces_.emplace_back();
-            const int top = first * spec_.window.stride_h - spec_.window.pad_top;
+            const int top = first * window_.stride_h - window_.pad_top;
             const int count = pair_lines_in(std::min(band_, spec_.out.height - first));
             for (size_t p = 0; p < phases_.size(); ++p)
                 for (int i = 0; i < count && phases_[p].begin < phases_[p].end;) {
                     const Piece piece = piece_at(top, i, count, p);
                     i += piece.job.lines;
-                    // Pairs of two lines outside of the image are zeros already, unless another band was
-                    // there.
+                    // Pairs of two lines outside the image are zeros already, unless another band was there.
                     if (piece.above >= 0 || piece.below >= 0 || band_ < spec_.out.height)
                         pieces_.back().push_back(piece);
                 }
@@ -173,11 +168,11 @@ private:
         const Phase& phase = phases_[p];
         const auto is_readable = [&](int line) {
             const int y = top + line * step_;
-            return readable(y, phase) && readable(y + spec_.window.dilation_h, phase);
+            return readable(y, phase) && readable(y + window_.dilation_h, phase);
         };
         Piece piece;
         piece.above = position(top + i * step_, phase);
-        piece.below = position(top + i * step_ + spec_.window.dilation_h, phase);
+        piece.below = position(top + i * step_ + window_.dilation_h, phase);
         piece.out = 2 * (size_t(i) * line_ + p * pitch_ + size_t(phase.begin));
         piece.copies = !is_readable(i);
         piece.job.lines = 1;
@@ -185,7 +180,7 @@ private:
             ++piece.job.lines;
         piece.job.n = phase.end - phase.begin;
         piece.job.zeros = columns_ - phase.end;
-        piece.job.stride = spec_.window.stride_w == 2 ? 2 : 1;
+        piece.job.stride = window_.stride_w == 2 ? 2 : 1;
         piece.job.is_signed = spec_.in_type == Type::I8;
         piece.job.pitch = step_ * spec_.in.width;
         piece.job.out_pitch = int(line_);
@@ -195,7 +190,7 @@ private:
     const unsigned char* copied(const unsigned char* plane, ptrdiff_t position, size_t n, const Lines& lines,
                                 unsigned char* copy) const {
         if (position < 0) return lines.zeros;
-        const size_t stride = size_t(spec_.window.stride_w);
+        const size_t stride = size_t(window_.stride_w);
         if (stride <= 2) copy_line(copy, plane + position, stride * (n - 1) + 1);
         else
             for (size_t i = 0; i < n; ++i) copy[i] = plane[size_t(position) + i * stride];
@@ -243,6 +238,7 @@ private:
     const Simd& simd_;
     const Outputs outputs_;
     const ConvShape spec_;
+    const Window& window_ = spec_.window;
     const int multiplier_, lines_at_once_, pair_lines_, step_;
     int band_ = 0, columns_ = 0;
     size_t pitch_ = 0, line_ = 0;  // entries of a phase, and of all phases of a line

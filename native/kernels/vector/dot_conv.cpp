@@ -27,8 +27,7 @@ public:
     size_t weight_bytes() const override { return weights_.size(); }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         const int per_group = spec_.outputs_in_group(), pixels = int(spec_.out.pixels());
         auto codes = reinterpret_cast<int16_t*>(scratch);
         for (int k = channels.begin, gathered = -1; k < channels.end;) {

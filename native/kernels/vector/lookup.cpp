@@ -14,7 +14,7 @@ public:
     size_t weight_bytes() const override { return spec_.table.size(); }
 
 private:
-    void run_range(Range lines, const Planes* in, const Planes* out, unsigned char*) const override {
+    void run_on(Range lines, const Planes* in, const Planes* out, unsigned char*) const override {
         const unsigned char* const image = in[0].plane[0];
         const uint8_t* const tables = spec_.table.data();
         const size_t first = spec_.shape.pixel(lines.begin, 0), end = spec_.shape.pixel(lines.end, 0);

@@ -20,8 +20,7 @@ public:
     }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         for (int k = channels.begin; k < channels.end; ++k) {
             if (is_global()) {
                 const int32_t sum = simd_.sum_plane(spec_.in_type, in[0].plane[k], spec_.in.pixels());
@@ -66,8 +65,7 @@ private:
     const Outputs outputs_;
 };
 
-template <class T>
-class MaxPool final : public RangeOp {
+template <class T> class MaxPool final : public RangeOp {
 public:
     MaxPool(const MaxPoolSpec& spec, const Simd& simd, int threads)
         : RangeOp(spec.out.channels, threads), simd_(simd), spec_(spec),
@@ -77,8 +75,7 @@ public:
     size_t scratch_bytes() const override { return 2 * line_bytes(); }
 
 private:
-    void run_range(Range channels, const Planes* in, const Planes* out,
-                   unsigned char* scratch) const override {
+    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         auto columns = reinterpret_cast<T*>(scratch), windows = reinterpret_cast<T*>(scratch + line_bytes());
         for (int k = channels.begin; k < channels.end; ++k)
             for (int y = 0; y < spec_.out.height; ++y)

@@ -12,8 +12,7 @@
 
 namespace dbq::vec {
 
-// Consecutive output pixels; begins at a multiple of the vector length, so that vectors of two spans never
-// overlap.
+// Consecutive output pixels, from a multiple of the vector length on: vectors of two spans never overlap.
 struct Span {
     size_t pixel = 0, pixels = 0;
 };

@@ -1,7 +1,6 @@
 // Ternary convolution without multiplications: three rows of codes have 13 sums up to the sign, four have 40;
 // an output adds or subtracts one of them where three or four weights would be multiplied. The sums of a
-// block of groups are computed once for a tile of pixels, stay in the cache and serve all outputs and
-// branches.
+// block of groups are computed once for a tile of pixels, stay in the cache and serve all outputs.
 #include <algorithm>
 
 #include "kernels/vector/outputs.h"
@@ -83,8 +82,7 @@ private:
         if (layout_.block_rows < layout_.rows) fit_tile(TILE_PIXELS);
     }
 
-    // Tiles of about `pixels` pixels, split evenly over the longest span, so that its last one is nearly
-    // full.
+    // Tiles of about `pixels` pixels, split evenly over the longest span: its last one is nearly full.
     void fit_tile(int pixels) {
         const int widest = std::clamp(pixels / simd_.lanes, 1, simd_.table_vectors);
         const int longest = rows_.longest_span();
