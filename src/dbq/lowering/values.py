@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +99,10 @@ class Image(Value):
         return _ImageLookup(self)
 
     def clamped(self, clamp: Clamp, name: str) -> Value:
-        raise self._untouchable(name)
+        self.wide(name)
 
-    def wide(self, name: str) -> Reading:
-        raise self._untouchable(name)
-
-    def _untouchable(self, name: str) -> LoweringError:
-        return LoweringError(
+    def wide(self, name: str) -> NoReturn:
+        raise LoweringError(
             f"{name} computes with the image itself, which only a convolution or a linear layer reads: "
             "do that before the network, or by `mean` and `std`"
         )

@@ -95,7 +95,6 @@ def dequantized(
     graph: Graph, codes: npt.NDArray[np.int8] | npt.NDArray[np.int32], steps: Floats, label: str
 ) -> str:
     """Constant codes times a step for each index of the first axis."""
-    zeros = np.zeros(len(steps), codes.dtype)
-    constants = (graph.constant(codes, label), graph.constant(steps, f"{label}/step"),
-                 graph.constant(zeros))  # fmt: skip
-    return graph.add("DequantizeLinear", *constants, label=label, axis=0)
+    x, step = graph.constant(codes, label), graph.constant(steps, f"{label}/step")
+    zeros = graph.constant(np.zeros(len(steps), codes.dtype))
+    return graph.add("DequantizeLinear", x, step, zeros, label=label, axis=0)

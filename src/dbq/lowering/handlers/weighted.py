@@ -66,13 +66,9 @@ def refuse_float(site: Site, *_: Any) -> NoReturn:
 
 
 def _weighted(
-    site: Site,
-    layer: QuantConv2d | QuantLinear,
-    value: Value,
-    window: Window,
-    spare: tuple[int, int],
-    groups: int,
-) -> Affine:
+    site: Site, layer: QuantConv2d | QuantLinear, value: Value, window: Window,
+    spare: tuple[int, int], groups: int,
+) -> Affine:  # fmt: skip
     read = Reading(value, _input_codes(site.name, layer))
     quantizer = layer.weight_quantizer
     if quantizer is None:
