@@ -15,13 +15,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from dbq.deploy import reference
-from dbq.deploy.tensors import DTYPES, Grid
+from dbq.deploy.tensors import DTYPES, Array, Grid
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
 from dbq.model.graph import trace
 from dbq.support.text import counted
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,9 @@ from dbq.deploy.operations.channels import ZEROS, Channels
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
 from dbq.deploy.operations.operation import Operation
-from dbq.deploy.tensors import Grid, Result, Shape
+from dbq.deploy.tensors import Doubles, Grid, Result, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
-
-Doubles = npt.NDArray[np.float64]
 
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dbq.deploy.tensors import Array
 from dbq.errors import DbqError
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 OPSET = 13  # the oldest with per-channel QuantizeLinear, so that old runtimes read it as well
 IR_VERSION = 7  # the one released with it
 
-Array = npt.NDArray[Any]
 Port = tuple[str, Sequence[int | str]]  # name and shape of an input or output
 
 

@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.onnx.values import Values
-from dbq.deploy.tensors import CODE_RANGE, Floats, Result, Tensor
-
-Doubles = npt.NDArray[np.float64]
+from dbq.deploy.tensors import CODE_RANGE, Doubles, Floats, Result, Tensor
 
 # i8 codes are stored as uint8 plus 128: onnxruntime wants one type on both sides of a convolution, and
 # its kernels are for unsigned inputs.
