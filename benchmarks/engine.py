@@ -154,42 +154,32 @@ def measure(name: str, files: Path, threads: list[int], rounds: int) -> dict[str
     runs.clear()
     say(f"{name}: batch {BATCH}")
     most = max(threads)
-    batches = interleave(
-        {c.label: start(c, network, most, BATCH) for c in field}, max(3, rounds // 4), 0.0
-    )
+    batched = {c.label: start(c, network, most, BATCH) for c in field}
+    batches = interleave(batched, max(3, rounds // 4), 0.0)
     say(f"{name}: memory")
     rows = [
-        {
-            "contender": c.label,
-            "kind": c.kind,
-            "ms": {str(t): statistics.median(times[c.label, t]) for t in threads},
-            "images_per_second": 1e3 * BATCH / statistics.median(batches[c.label]),
-            "correlation": close.get(c.label),
-            "bytes": size(c),
-            **footprint(c, network),
-        }
+        {"contender": c.label, "kind": c.kind,
+         "ms": {str(t): statistics.median(times[c.label, t]) for t in threads},
+         "images_per_second": 1e3 * BATCH / statistics.median(batches[c.label]),
+         "correlation": close.get(c.label), "bytes": size(c), **footprint(c, network)}
         for c in field
-    ]
+    ]  # fmt: skip
     best = best_peers(rows, threads, network.least_correlation)
     for row in rows:
-        row["ratio"] = {
-            str(t): statistics.median(
-                peer / own
-                for peer, own in zip(times[best[t], t], times[row["contender"], t], strict=True)
-            )
-            for t in threads
-        }
+        pairs = {t: (times[best[t], t], times[row["contender"], t]) for t in threads}
+        row["ratio"] = {str(t): median_ratio(*pair) for t, pair in pairs.items()}
+    ours = {plan: files / f"{name}-{plan}.dbq" for plan in network.plans}
     return {
-        "pixels": network.pixels,
-        "rounds": rounds,
-        "busy_processors_of_others": busy,
-        "least_correlation": network.least_correlation,
-        "batch_threads": most,
-        "best_int8_peer": {str(t): best[t] for t in threads},
-        "contenders": rows,
-        "zeros": {p: zeros(files / f"{name}-{p}.dbq") for p in network.plans},
-        "layers": {p: layers(files / f"{name}-{p}.dbq", network) for p in network.plans},
-    }
+        "pixels": network.pixels, "rounds": rounds, "busy_processors_of_others": busy,
+        "least_correlation": network.least_correlation, "batch_threads": most,
+        "best_int8_peer": {str(t): best[t] for t in threads}, "contenders": rows,
+        "zeros": {plan: zeros(path) for plan, path in ours.items()},
+        "layers": {plan: layers(path, network) for plan, path in ours.items()},
+    }  # fmt: skip
+
+
+def median_ratio(above: list[float], below: list[float]) -> float:
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def best_peers(rows: list[Row], threads: list[int], least: float) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.costs.watch import Events, Pooled, Ran, watch
+from dbq.costs.watch import Events, PoolRow, Ran, watch
 from dbq.model.roles import WeightLayer, role_of
 from dbq.plans.plan import Role
 from dbq.plans.precision import FLOAT, Precision
@@ -67,14 +67,6 @@ class NormRow:
     params: int
     follows_layer: bool
     folded: bool = False
-
-
-@dataclass(frozen=True)
-class PoolRow:
-    """One average pooling."""
-
-    name: str
-    adds: int
 
 
 @dataclass(frozen=True)
@@ -136,11 +128,10 @@ class _Ledger:
         notes += [f"{name} ({type(layer).__name__}): never runs" for name, layer in idle]
         return Census(tuple(rows), tuple(notes))
 
-    def _row(self, event: Ran | Pooled, layers: list[WeightLayer]) -> Row:
-        if isinstance(event, Pooled):
-            return PoolRow(event.name, event.adds)
-        layer = event.layer
-        if layer is not None:
+    def _row(self, event: Ran | PoolRow, layers: list[WeightLayer]) -> Row:
+        if isinstance(event, PoolRow):
+            return event
+        if (layer := event.layer) is not None:
             role = role_of(layer, layer is layers[0], layer is layers[-1])
             return self._layer(event.name, layer, role, event.inputs, event.outputs)
         params = self._enter(*event.parameters)

@@ -30,7 +30,8 @@ from torch import nn
 
 from dbq.costs import census
 from dbq.costs.assignment import Sparsity, assign
-from dbq.costs.census import LayerRow, NormRow, ParamRow, PoolRow, Row, take_census
+from dbq.costs.census import LayerRow, NormRow, ParamRow, Row, take_census
+from dbq.costs.watch import PoolRow
 from dbq.plans.plan import Plan
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan

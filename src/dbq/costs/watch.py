@@ -69,8 +69,8 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """An average pooling."""
+class PoolRow:
+    """One average pooling."""
 
     name: str
     adds: int
@@ -80,7 +80,7 @@ class Pooled:
 class Events:
     """A run in order of execution, and the operations without a rule, by module."""
 
-    ran: list[Ran | Pooled] = field(default_factory=list)
+    ran: list[Ran | PoolRow] = field(default_factory=list)
     unknown: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -92,7 +92,7 @@ def watch(model: nn.Module, example_input: Any) -> Events:
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 1), nn.GroupNorm(2, 8), nn.AdaptiveAvgPool2d(1))
     >>> events = watch(net, torch.zeros(4, 3, 5, 5))
     >>> events.ran[1], events.unknown
-    (Pooled(name='2', adds=192), {'1 (GroupNorm)': ['native_group_norm']})
+    (PoolRow(name='2', adds=192), {'1 (GroupNorm)': ['native_group_norm']})
     """
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         raise LayerError("the model has lazy layers without shapes: run it once on an input first")
@@ -162,7 +162,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         op, module = func._schema.name.removeprefix("aten::").rstrip("_"), self.stack[-1]
         adds = pooling_adds(op, args, output)
         if adds is not None:
-            self.events.ran.append(Pooled(self.names[module] or "model", adds))
+            self.events.ran.append(PoolRow(self.names[module] or "model", adds))
         elif op in BATCH_NORMS and not _uses_batch_statistics(func, args):
             name = f"{self.names[module] or 'model'}: batch_norm"
             self._ran(name, None, tuple(_tensors(args[1:3])), args[0], output[0])

@@ -24,16 +24,11 @@ def measure(net: Net, seconds: float = 2.0, batch: int = 1) -> dict[str, Any]:
     profiles = [net.profile(images[0]) for _ in range(max(fewest, min(most, len(calls))))]
     layers = [statistics.median(times) for times in zip(*profiles, strict=True)]
     return {
-        "network": net.name,
-        "isa": net.isa,
-        "threads": net.threads,
-        "batch": batch,
-        "calls": len(calls),
-        "milliseconds": 1e3 * statistics.median(calls),
-        "fastest_milliseconds": 1e3 * min(calls),
+        "network": net.name, "isa": net.isa, "threads": net.threads,
+        "batch": batch, "calls": len(calls),
+        "milliseconds": 1e3 * statistics.median(calls), "fastest_milliseconds": 1e3 * min(calls),
         "images_per_second": batch / statistics.median(calls),
-        "peak_memory": net.peak_memory,
-        "load_milliseconds": net.load_milliseconds,
+        "peak_memory": net.peak_memory, "load_milliseconds": net.load_milliseconds,
         "layers": [
             {"name": layer.name, "kernel": layer.kernel, "microseconds": micros,
              "gmac_per_second": layer.macs / micros / 1e3 if micros else 0.0}

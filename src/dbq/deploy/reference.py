@@ -34,7 +34,7 @@ def trace(program: Program, images: Images) -> list[Array]:
         )
     values: dict[int, Array] = {}
     for op in program.operations:
-        values.update(execute(program, op, [values[i] for i in op.reads], images))
+        values |= execute(program, op, [values[i] for i in op.reads], images)
     return [values[i] for i in range(len(program.tensors))]
 
 

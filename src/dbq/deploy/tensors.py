@@ -13,6 +13,7 @@ from dbq.errors import LoweringError
 Type = Literal["u8", "i8", "i32", "f32"]
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 
 DTYPES: dict[Type, type[np.generic]]
 DTYPES = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "f32": np.float32}

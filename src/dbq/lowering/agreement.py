@@ -15,13 +15,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from dbq.deploy import reference
-from dbq.deploy.tensors import DTYPES, Grid
+from dbq.deploy.tensors import DTYPES, Array, Grid
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
 from dbq.model.graph import trace
 from dbq.support.text import counted
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -82,19 +80,15 @@ def _end_to_end(
 ) -> Agreement:
     program = emitted.program
     own = reference.trace(program, images)
-    equal = [
-        (own[i] == codes)
-        for i, codes in enumerate(torchs)
-        if codes is not None and program.tensors[i].type in ("u8", "i8")
-    ]
+    narrow = (i for i, tensor in enumerate(program.tensors) if tensor.type in ("u8", "i8"))
+    equal = [own[i] == torchs[i] for i in narrow if torchs[i] is not None]
     expected, found = torchs[program.output], own[program.output]
     assert expected is not None
     error = np.abs(found - expected).max() / max(float(np.abs(expected).max()), 1e-30)
     same = found.argmax(1) == expected.argmax(1)
     share = sum(int(e.sum()) for e in equal) / max(1, sum(e.size for e in equal))
-    return Agreement(
-        len(images), compared, different, share, float(error), int(same.all((1, 2)).sum())
-    )
+    same_top1 = int(same.all((1, 2)).sum())
+    return Agreement(len(images), compared, different, share, float(error), same_top1)
 
 
 def _codes(value: Tensor, grid: Grid, shape: tuple[int, int, int]) -> Array:

@@ -51,9 +51,7 @@ class Moved:
     @property
     def is_flattened(self) -> bool:
         """True for a whole tensor in its own order, seen as a vector."""
-        size = int(np.prod(self.base.shape))
-        is_vector = self.index.ndim == 2 and self.index.size == size
-        return is_vector and bool((self.index.ravel() == np.arange(size)).all())
+        return np.array_equal(self.index, np.arange(np.prod(self.base.shape))[None])
 
 
 Operand = Value | Padded | Moved
@@ -92,9 +90,8 @@ class Site:
         value = moved.base
         if stride != (1, 1):
             window = Window((1, 1), stride)
-            value = largest_of(
-                value, window, window.output(value.shape, (0, 0)), self.name, self.now()
-            )
+            size = window.output(value.shape, (0, 0))
+            value = largest_of(value, window, size, self.name, self.now())
         if channels != list(range(value.shape.channels)):
             value = pick([value], [(0, channel) for channel in channels], self.name, self.now())
         if value.node is None:
@@ -123,10 +120,7 @@ def _analyse(moved: Moved, name: str) -> tuple[list[int], Pair]:
 def _stride(pattern: npt.NDArray[np.int64], height: int, width: int) -> Pair | None:
     """The n of "every n-th row and column" if that is what `pattern` shows, else None."""
     rows, columns = pattern.shape
-    down = int(pattern[1, 0]) // width if rows > 1 else height
-    across = int(pattern[0, 1]) if columns > 1 else width
-    down, across = max(1, down), max(1, across)
+    down = max(1, int(pattern[1, 0]) // width if rows > 1 else height)
+    across = max(1, int(pattern[0, 1]) if columns > 1 else width)
     pixels = np.arange(height * width).reshape(height, width)[::down, ::across]
-    if pixels.shape != pattern.shape or not (pixels == pattern).all():
-        return None
-    return down, across
+    return (down, across) if np.array_equal(pixels, pattern) else None

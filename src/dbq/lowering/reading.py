@@ -7,7 +7,7 @@ the node and the operation. Sizes and other plain numbers of the graph are compu
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import fx, nn
@@ -52,12 +52,12 @@ class GraphReader(fx.Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         picks_a_part = target is operator.getitem and isinstance(args[0], tuple)
-        if picks_a_part or not any(map(_is_operand, _flat((*args, *kwargs.values())))):
+        if picks_a_part or not _has_operand((*args, *kwargs.values())):
             return super().call_function(target, args, kwargs)
         return self._apply(target, target, args, kwargs)
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not any(map(_is_operand, _flat(args))):
+        if not _has_operand(args):
             return super().call_method(target, args, kwargs)
         return self._apply(target, target, args, kwargs)
 
@@ -79,20 +79,17 @@ class GraphReader(fx.Interpreter):
                 "max and average pooling, zero padding and flattening: replace it, or leave it out "
                 "of the network"
             )
-        if isinstance(what, nn.Module):
-            return handler(self.site, what, *args, **kwargs)
-        return handler(self.site, *args, **kwargs)
+        module = (what,) if isinstance(what, nn.Module) else ()
+        return handler(self.site, *module, *args, **kwargs)
 
 
 def _is_operand(x: Any) -> bool:
     return isinstance(x, Operand)
 
 
-def _flat(args: Sequence[Any]) -> list[Any]:
-    flat: list[Any] = []
-    for arg in args:
-        flat += arg if isinstance(arg, list | tuple) else [arg]
-    return flat
+def _has_operand(args: Iterable[Any]) -> bool:
+    lists = (arg if isinstance(arg, list | tuple) else [arg] for arg in args)
+    return any(_is_operand(item) for items in lists for item in items)
 
 
 HANDLERS: dict[Op, Callable[..., Any]] = {

@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,9 @@ from dbq.deploy.operations.channels import ZEROS, Channels
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
 from dbq.deploy.operations.operation import Operation
-from dbq.deploy.tensors import Grid, Result, Shape
+from dbq.deploy.tensors import Doubles, Grid, Result, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
-
-Doubles = npt.NDArray[np.float64]
 
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"
@@ -99,13 +97,10 @@ class Image(Value):
         return _ImageLookup(self)
 
     def clamped(self, clamp: Clamp, name: str) -> Value:
-        raise self._untouchable(name)
+        self.wide(name)
 
-    def wide(self, name: str) -> Reading:
-        raise self._untouchable(name)
-
-    def _untouchable(self, name: str) -> LoweringError:
-        return LoweringError(
+    def wide(self, name: str) -> NoReturn:
+        raise LoweringError(
             f"{name} computes with the image itself, which only a convolution or a linear layer reads: "
             "do that before the network, or by `mean` and `std`"
         )

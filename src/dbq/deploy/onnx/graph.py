@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dbq.deploy.tensors import Array
 from dbq.errors import DbqError
 
 if TYPE_CHECKING:
@@ -16,18 +17,16 @@ if TYPE_CHECKING:
 OPSET = 13  # the oldest with per-channel QuantizeLinear, so that old runtimes read it as well
 IR_VERSION = 7  # the one released with it
 
-Array = npt.NDArray[Any]
+Port = tuple[str, Sequence[int | str]]  # name and shape of an input or output
 
 
 def import_onnx() -> Any:
     """Import onnx, or say how to install it."""
     try:
-        import onnx
+        return import_module("onnx")
     except ImportError:
-        raise DbqError(
-            "writing ONNX needs the onnx package: pip install 'dbq[onnx]' (or: pip install onnx)"
-        ) from None
-    return onnx
+        advice = "pip install 'dbq[onnx]' (or: pip install onnx)"
+        raise DbqError(f"writing ONNX needs the onnx package: {advice}") from None
 
 
 class Graph:
@@ -42,11 +41,8 @@ class Graph:
 
     def add(self, operator: str, *inputs: str, label: str, **attributes: Any) -> str:
         """Append a node with one output; `label` is the part of the network it belongs to."""
-        output = self._fresh(f"{label}/{operator}")
-        node = self._onnx.helper.make_node(
-            operator, list(inputs), [output], name=output, **attributes
-        )
-        self._nodes.append(node)
+        output, make = self._fresh(f"{label}/{operator}"), self._onnx.helper.make_node
+        self._nodes.append(make(operator, list(inputs), [output], name=output, **attributes))
         return output
 
     def constant(self, value: Array | float | Sequence[int], label: str = "constant") -> str:
@@ -60,30 +56,17 @@ class Graph:
             self._initializers.append(self._onnx.numpy_helper.from_array(array, name))
         return self._constants[key]
 
-    def model(
-        self,
-        name: str,
-        input: tuple[str, Sequence[int | str]],
-        output: tuple[str, Sequence[int | str]],
-        producer_version: str,
-    ) -> onnx.ModelProto:
+    def model(self, name: str, input: Port, output: Port, version: str) -> onnx.ModelProto:
         """The checked model: one uint8 input, one float output."""
         helper, types = self._onnx.helper, self._onnx.TensorProto
         self._nodes[-1].output[0] = output[0]
-        graph = helper.make_graph(
-            self._nodes,
-            name,
-            [helper.make_tensor_value_info(input[0], types.UINT8, input[1])],
-            [helper.make_tensor_value_info(output[0], types.FLOAT, output[1])],
-            self._initializers,
-        )
+        inputs = [helper.make_tensor_value_info(input[0], types.UINT8, input[1])]
+        outputs = [helper.make_tensor_value_info(output[0], types.FLOAT, output[1])]
+        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
         model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            producer_name="dbq",
-            producer_version=producer_version,
-            ir_version=IR_VERSION,
-        )
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+            producer_name="dbq", producer_version=version,
+        )  # fmt: skip
         self._onnx.checker.check_model(model, full_check=True)
         return model  # type: ignore[no-any-return]
 

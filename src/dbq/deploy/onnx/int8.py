@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.onnx.values import Values
-from dbq.deploy.tensors import CODE_RANGE, Floats, Result, Tensor
-
-Doubles = npt.NDArray[np.float64]
+from dbq.deploy.tensors import CODE_RANGE, Doubles, Floats, Result, Tensor
 
 # i8 codes are stored as uint8 plus 128: onnxruntime wants one type on both sides of a convolution, and
 # its kernels are for unsigned inputs.
@@ -95,7 +93,6 @@ def dequantized(
     graph: Graph, codes: npt.NDArray[np.int8] | npt.NDArray[np.int32], steps: Floats, label: str
 ) -> str:
     """Constant codes times a step for each index of the first axis."""
-    zeros = np.zeros(len(steps), codes.dtype)
-    constants = (graph.constant(codes, label), graph.constant(steps, f"{label}/step"),
-                 graph.constant(zeros))  # fmt: skip
-    return graph.add("DequantizeLinear", *constants, label=label, axis=0)
+    x, step = graph.constant(codes, label), graph.constant(steps, f"{label}/step")
+    zeros = graph.constant(np.zeros(len(steps), codes.dtype))
+    return graph.add("DequantizeLinear", x, step, zeros, label=label, axis=0)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dbq.deploy.tensors import Doubles
+
 # Processors without VNNI multiply pairs of u8 and s8 and add the two products in 16 bits, saturating.
 # 255 * (64 + 64) = 32640 < 2^15: with weights up to 64, every runtime is exact on every processor.
 LARGEST = 64
-
-Floats = npt.NDArray[np.float64]
 
 
 class Merged(NamedTuple):
@@ -21,7 +21,7 @@ class Merged(NamedTuple):
     steps: npt.NDArray[np.float32]  # [K]
 
 
-def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -> Merged:
+def merge(codes: npt.NDArray[np.int8], scales: Doubles, largest: int = LARGEST) -> Merged:
     """sum_j scales[k, j] * codes[j, k] on integers of at most `largest`.
 
     Exact for one ternary branch, and for fixed-point codes of at most `largest`. Several branches share
@@ -47,7 +47,7 @@ def merge(codes: npt.NDArray[np.int8], scales: Floats, largest: int = LARGEST) -
     return Merged(total.astype(np.int8), np.where(living, steps, finest).astype(np.float32))
 
 
-def with_exact_bias(merged: Merged, bias: Floats, resolution: float) -> Merged:
+def with_exact_bias(merged: Merged, bias: Doubles, resolution: float) -> Merged:
     """Where a step exceeds `resolution`, change it so that `bias` [K] is a multiple of it.
 
     The bias of an 8-bit convolution is counted in steps. They are coarse where batch norm amplifies an
@@ -75,7 +75,7 @@ def halved(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     return np.concatenate([first, codes - first], axis=1)
 
 
-def common_step(scales: Floats, largest: int) -> tuple[Floats, Floats]:
+def common_step(scales: Doubles, largest: int) -> tuple[Doubles, Doubles]:
     """Integers [K, J] and steps [K] with steps * integers close to `scales`; rows sum to <= largest.
 
     Tries every step that makes the largest scale an integer and keeps the best, as for the best rational

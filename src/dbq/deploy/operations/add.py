@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbq.deploy.onnx import int8
-from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.tensors import Tensor, require
+from dbq.deploy.tensors import Doubles, Tensor, require
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,9 @@ from math import prod
 import numpy as np
 
 from dbq.deploy.onnx import int8
-from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.tensors import Array, Tensor
+from dbq.deploy.tensors import Array, Doubles, Tensor
 from dbq.deploy.window import Window
 
 

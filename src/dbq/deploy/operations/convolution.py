@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
-from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
 from dbq.deploy.operations.operation import Summing
 from dbq.deploy.packing import pack, packed_size, unpack
-from dbq.deploy.tensors import Array, Shape, Tensor, require
+from dbq.deploy.tensors import Array, Doubles, Shape, Tensor, require
 from dbq.deploy.window import Window
 
 # Weights of one output channel. The sum of as many 8-bit products fits 32 bits:

@@ -11,9 +11,8 @@ import numpy as np
 
 from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import exact, int8
-from dbq.deploy.onnx.int8 import Doubles
 from dbq.deploy.onnx.values import Values
-from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Array, Result, Tensor, require
+from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Array, Doubles, Result, Tensor, require
 
 
 @dataclass(frozen=True, eq=False)

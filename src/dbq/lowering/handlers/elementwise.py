@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,8 @@ from dbq.lowering.values import Affine, Clamp, Sums, Value
 from dbq.model.graph import RELU, RELU6, Op
 
 
-def rectify(site: Site, *args: Any, **_: Any) -> Value:
-    return site.resolve(_operand(args)).clamped(Clamp(low=0.0), site.name)
-
-
-def rectify6(site: Site, *args: Any, **_: Any) -> Value:
-    return site.resolve(_operand(args)).clamped(Clamp(0.0, 6.0), site.name)
+def clamp(limits: Clamp, site: Site, *args: Any, **_: Any) -> Value:
+    return site.resolve(_operand(args)).clamped(limits, site.name)
 
 
 def unchanged(site: Site, *args: Any, **_: Any) -> Any:
@@ -58,8 +55,8 @@ def add(site: Site, a: Any, b: Any, **kwargs: Any) -> Affine:
 
 
 HANDLERS: dict[Op, Any] = {
-    **dict.fromkeys(RELU, rectify),
-    **dict.fromkeys(RELU6, rectify6),
+    **dict.fromkeys(RELU, partial(clamp, Clamp(low=0.0))),
+    **dict.fromkeys(RELU6, partial(clamp, Clamp(0.0, 6.0))),
     **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d, torch.clone,
                      "contiguous", "clone", "detach"), unchanged),
     **dict.fromkeys((operator.add, operator.iadd, torch.add, "add", "add_"), add),

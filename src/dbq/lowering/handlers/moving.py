@@ -32,9 +32,8 @@ def move(op: Op, site: Site, *args: Any, **kwargs: Any) -> Any:
     else:
         base, index = operand, torch.arange(math.prod(operand.shape)).view(1, *operand.shape)
     if isinstance(op, str):
-        moved = getattr(index, op)(*rest, **kwargs)
-    else:
-        moved = function(index, *rest, **kwargs)
+        function = getattr(torch.Tensor, op)
+    moved = function(index, *rest, **kwargs)
     if isinstance(moved, torch.Tensor):
         return Moved(base, moved.numpy())
     if isinstance(moved, tuple | list) and all(isinstance(m, torch.Tensor) for m in moved):
@@ -53,12 +52,9 @@ def concat(site: Site, operands: Sequence[Operand], dim: int = 0, **kwargs: int)
 
 
 def pad(
-    site: Site,
-    operand: Operand,
-    pads: Sequence[int],
-    mode: str = "constant",
+    site: Site, operand: Operand, pads: Sequence[int], mode: str = "constant",
     value: float | None = 0,
-) -> Operand:
+) -> Operand:  # fmt: skip
     if mode != "constant" or value or min(pads) < 0:
         raise LoweringError(
             f"{site.name}: padding of mode {mode} by {list(pads)} with {value}; expected zeros"
@@ -66,9 +62,9 @@ def pad(
     left, right, top, bottom, front, back = (*pads, *[0] * (6 - len(pads)))
     base = site.resolve(operand)
     if front or back:
-        zeros = (ZEROS, 0)
         own = [(0, channel) for channel in range(base.shape.channels)]
-        base = pick([base], [zeros] * front + own + [zeros] * back, site.name, site.now())
+        sources = [(ZEROS, 0)] * front + own + [(ZEROS, 0)] * back
+        base = pick([base], sources, site.name, site.now())
     return Padded(base, top, left, bottom, right) if any((left, right, top, bottom)) else base
 
 

@@ -13,12 +13,12 @@ from torch import nn
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.packing import Codes as IntegerCodes
-from dbq.deploy.tensors import Grid, Shape
+from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
 from dbq.lowering.operands import Moved, Operand, Padded, Site
-from dbq.lowering.values import Affine, Doubles, Reading, Sums, Value
+from dbq.lowering.values import Affine, Reading, Sums, Value
 from dbq.model.graph import Op
 from dbq.model.layers import QuantConv2d, QuantLinear
 from dbq.plans.precision import MAX_BITS
@@ -66,13 +66,9 @@ def refuse_float(site: Site, *_: Any) -> NoReturn:
 
 
 def _weighted(
-    site: Site,
-    layer: QuantConv2d | QuantLinear,
-    value: Value,
-    window: Window,
-    spare: tuple[int, int],
-    groups: int,
-) -> Affine:
+    site: Site, layer: QuantConv2d | QuantLinear, value: Value, window: Window,
+    spare: tuple[int, int], groups: int,
+) -> Affine:  # fmt: skip
     read = Reading(value, _input_codes(site.name, layer))
     quantizer = layer.weight_quantizer
     if quantizer is None:
