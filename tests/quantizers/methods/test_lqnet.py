@@ -68,7 +68,7 @@ def test_qem_never_raises_the_error(
 def test_one_step_is_nearest_codes_and_least_squares(branches: int) -> None:
     rows = torch.randn(5, 60, dtype=torch.float64)
     basis = torch.rand(5, branches, dtype=torch.float64) + 0.1
-    codes, better = qem(rows, basis)
+    codes, better = qem(rows, basis, patterns(branches, signed=True))
     for k, row in enumerate(rows.numpy()):
         chosen, _ = nearest_by_hand(row, basis[k].numpy(), (-1, 1))
         np.testing.assert_array_equal(codes[:, k].numpy().T, chosen)
@@ -80,7 +80,7 @@ def test_one_step_is_nearest_codes_and_least_squares(branches: int) -> None:
 def test_what_the_codes_leave_open_stays() -> None:
     rows = torch.full((1, 8), 0.9, dtype=torch.float64)
     basis = torch.tensor([[0.25, 0.5]], dtype=torch.float64)  # all weights take 0.75
-    codes, better = qem(rows, basis)
+    codes, better = qem(rows, basis, patterns(2, signed=True))
     assert (codes == 1).all()
     assert better[0].tolist() == pytest.approx([0.9 - 0.5, 0.5], rel=1e-14)
 
@@ -97,7 +97,7 @@ def test_the_start_is_near_the_best_levels_for_normal_weights(
     # The error of 20,000 draws is good to 2 %; that levels are sums costs 8 % at B = 3.
     assert (error > 0.95 * optimum).all()
     assert (error < 1.15 * optimum).all()
-    again = qem(rows, basis)[1]
+    again = qem(rows, basis, alphabet)[1]
     assert torch.allclose(again, basis, rtol=1e-3), "50 rounds were enough"
 
 
@@ -207,7 +207,7 @@ def test_processes_have_one_basis(monkeypatch: pytest.MonkeyPatch, signed: bool)
     """Two halves of a batch in two threads that meet to add: the basis of the whole batch."""
     meeting, brought = Barrier(2), {}
 
-    def all_reduce(sums: Tensor) -> None:
+    def all_reduce(sums: Tensor, op: object) -> None:
         brought[get_ident()] = sums.clone()
         meeting.wait()
         total = sum(brought.values())
@@ -222,8 +222,8 @@ def test_processes_have_one_basis(monkeypatch: pytest.MonkeyPatch, signed: bool)
 
     batches = [tensor_for(signed, 2, 4, 50).double() * scale for scale in (1.0, 1.5)]
     whole = train(batches)
-    monkeypatch.setattr(lqnet.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(lqnet.dist, "all_reduce", all_reduce)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(train, ([x[half] for x in batches] for half in (0, 1)))
     assert torch.equal(first, second)
