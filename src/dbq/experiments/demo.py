@@ -91,24 +91,15 @@ def is_finished(out: Path) -> bool:
 
 def results_table(rows: list[Row]) -> str:
     """The demo's results as text, with what they mean."""
-    names = [
-        "recipe",
-        "pointwise weights",
-        "top-1",
-        "best",
-        *Totals.METRICS,
-        ".dbq file",
-        "its top-1",
-    ]
-    table = plain_table(names, left=2)
-    base = rows[0].cost
+    names = ["recipe", "pointwise weights", "top-1", "best"]
+    table = plain_table([*names, *Totals.METRICS, ".dbq file", "its top-1"], left=2)
     for row in rows:
         table.add_row(
             row.recipe, row.meaning, f"{row.top1:.1f}", f"{row.best_top1:.1f}",
             *map(short, row.cost.metrics.values()),
             f"{short(row.file_bytes)}B" if row.file else "", f"{row.file_top1:.1f}" if row.file else "",
         )  # fmt: skip
-    last = rows[-1].cost
+    base, last = rows[0].cost, rows[-1].cost
     return as_text(
         f"MobileNetV1 0.25 on {rows[0].images} test digits: top-1 in % of the hard network after the",
         "last epoch and in the best one, and the cost of one inference",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from dbq.model.layers import QuantLayer
+from dbq.model.layers import quantized_weights
 from dbq.quantizers.frozen import Branches
 
 
@@ -20,9 +20,5 @@ def branches(model: nn.Module) -> dict[str, Branches]:
     >>> torch.equal(layer.weight, net.eval()[1].quantized_weight())
     True
     """
-    layers = {
-        name: module.weight_quantizer.freeze(module.weight)
-        for name, module in model.named_modules()
-        if isinstance(module, QuantLayer) and module.weight_quantizer is not None
-    }
+    layers = {name: q.freeze(weight) for name, (q, weight) in quantized_weights(model).items()}
     return {name: layer for name, layer in layers.items() if isinstance(layer, Branches)}

@@ -79,6 +79,15 @@ class QuantLinear(_QuantizedLayer, nn.Linear):
 QuantLayer = QuantConv2d | QuantLinear
 
 
+def quantized_weights(model: nn.Module) -> dict[str, tuple[WeightQuantizer, Tensor]]:
+    """Quantizer and float weight of every layer whose weights are quantized, by layer name."""
+    return {
+        name: (module.weight_quantizer, module.weight)
+        for name, module in model.named_modules()
+        if isinstance(module, QuantLayer) and module.weight_quantizer is not None
+    }
+
+
 _QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
     nn.Conv2d: QuantConv2d,
     nn.Linear: QuantLinear,
@@ -119,4 +128,6 @@ def quantize_layer(
     module.__class__ = _QUANTIZED_CLASS[type(module)]
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
+    if input_quantizer is not None:
+        input_quantizer.to(module.get_parameter("weight").device)
     module.train(module.training)

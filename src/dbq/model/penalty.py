@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dbq.model.layers import QuantLayer
+from dbq.model.layers import quantized_weights
 
 
 def size_penalty(model: nn.Module, bits: float) -> Tensor | None:
@@ -15,11 +15,9 @@ def size_penalty(model: nn.Module, bits: float) -> Tensor | None:
     the slope 1 / d, and the step d is small.
     """
     sizes, total = [], 0
-    for layer in model.modules():
-        if not isinstance(layer, QuantLayer) or layer.weight_quantizer is None:
-            continue
-        learned = layer.weight_quantizer.learned_bits()
+    for quantizer, weight in quantized_weights(model).values():
+        learned = quantizer.learned_bits()
         if learned is not None:
-            sizes.append(learned * layer.weight.numel())
-            total += layer.weight.numel()
+            sizes.append(learned * weight.numel())
+            total += weight.numel()
     return (torch.stack(sizes).sum() / total - bits).relu().square() if sizes else None

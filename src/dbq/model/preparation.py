@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
 from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources, trace
 from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
+from dbq.model.modes import evaluating
 from dbq.model.roles import LayerCall, WeightLayer, layer_calls
-from dbq.plans.plan import LayerPlan, Plan, Role
+from dbq.plans.plan import Plan, Role
+from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan
 from dbq.quantizers.contract import BatchNorm, InputQuantizer, WeightQuantizer
 from dbq.quantizers.inputs import BatchNormClip, Clip, ClippedInput, ConstantClip, RunningClip
@@ -82,33 +84,37 @@ def prepare(
     calls = _layers_to_prepare(model, plan, example_input, notes)
     sources, behind = _neighbours(model, notes)
 
-    made = []
+    rows, made = [], []
     for call in calls:
-        chosen = plan.choose(call.name, call.role)
+        chosen, weight = plan.choose(call.name, call.role), call.module.weight.detach()
         source = sources.get(call.name, UNKNOWN)
         try:
-            for_weight = weight_quantizer(
-                chosen, call.module.weight, behind.get(call.name), fit=fit
-            )
+            for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name), fit)
         except DbqError as error:
             raise type(error)(f"layer {call.name}: {error}") from None
-        for_input = _input_quantizer(chosen, call.role, source, plan)
-        if for_input is not None:
-            for_input.to(call.module.weight.device)
-        made.append((call, chosen, source, for_weight, for_input))
-    if not plan.is_float and all(chosen.is_float for _, chosen, *_ in made):
+        for_input = _input_quantizer(chosen.input, call.role, source, plan)
+        if not chosen.is_float:
+            made.append((call.module, for_weight, for_input))
+        rows.append(
+            PreparedLayer(
+                name=call.name,
+                role=call.role,
+                shape=tuple(weight.shape),
+                weight=f"{chosen.weight} {chosen.method}".rstrip(),
+                input=str(chosen.input),
+                clip=_clip_label(for_input, source),
+                weight_error=weight_error(for_weight, weight) if fit and for_weight else None,
+            )
+        )
+    if not plan.is_float and not made:
         roles = sorted({call.role for call in calls})
         raise NoMatchError(
             f"plan {plan.name} quantizes no layer of this model, whose layers have the roles "
             f"{', '.join(roles) or 'none'}; it has rules for {', '.join(sorted(plan.roles)) or 'none'}"
             + (f" ({notes[0]})" if notes else "")
         )
-
-    rows = []
-    for call, chosen, source, for_weight, for_input in made:
-        if not chosen.is_float:
-            quantize_layer(call.module, for_weight, for_input)
-        rows.append(_row(call, chosen, source, for_weight if fit else None, for_input))
+    for module, for_weight, for_input in made:
+        quantize_layer(module, for_weight, for_input)
     return Summary(plan.name, tuple(rows), tuple(notes))
 
 
@@ -124,15 +130,13 @@ def _layers_to_prepare(
         reason = why_not_quantizable(module)
         if isinstance(module, QuantLayer):
             raise LayerError(f"layer {name}: {reason}")
-        if name in calls and reason:
-            notes.append(f"{name} stays float: {reason}")
-            del calls[name]
-        elif name not in calls and reason is None:
+        if reason is None and name not in calls:
             if name in plan.names:
                 raise NoMatchError(f"plan {plan.name}: the example input does not reach {name!r}")
             notes.append(f"{name} stays float: the example input does not reach it")
-        elif isinstance(module, nn.modules.conv._ConvNd) and name not in calls and reason:
+        elif reason and (name in calls or isinstance(module, nn.modules.conv._ConvNd)):
             notes.append(f"{name} stays float: {reason}")
+            calls.pop(name, None)
     plan.check_patterns(calls)
     return list(calls.values())
 
@@ -168,55 +172,33 @@ def _neighbours(
 
 
 def _input_quantizer(
-    chosen: LayerPlan, role: Role, source: Source, plan: Plan
+    precision: Precision, role: Role, source: Source, plan: Plan
 ) -> InputQuantizer | None:
-    if chosen.input.is_float:
+    if precision.is_float:
         return None
     if plan.clip in INPUT_QUANTIZERS and role != "first":
-        return INPUT_QUANTIZERS[plan.clip](chosen.input, source.signed)
+        return INPUT_QUANTIZERS[plan.clip](precision, source.signed)
     clip: Clip = RunningClip()
     if source.batch_norm is not None and plan.clip == "bn":
         clip = BatchNormClip(source.batch_norm[1], plan.k, source.signed, source.cap)
     elif source.batch_norm is not None and plan.clip == "relu6" and not source.signed:
         clip = ConstantClip(6.0)
-    return ClippedInput(chosen.input, source.signed, clip)
-
-
-def _row(
-    call: LayerCall,
-    chosen: LayerPlan,
-    source: Source,
-    for_weight: WeightQuantizer | None,
-    for_input: InputQuantizer | None,
-) -> PreparedLayer:
-    weight = call.module.weight.detach()
-    method = f" {chosen.method}" if chosen.method else ""
-    return PreparedLayer(
-        name=call.name,
-        role=call.role,
-        shape=tuple(weight.shape),
-        weight=f"{chosen.weight}{method}",
-        input=str(chosen.input),
-        clip=_clip_label(for_input, source),
-        weight_error=None if for_weight is None else weight_error(for_weight, weight),
-    )
+    return ClippedInput(precision, source.signed, clip)
 
 
 def _clip_label(quantizer: InputQuantizer | None, source: Source) -> str:
     if quantizer is None:
         return ""
-    label = f"{'±' if quantizer.signed else ''}{quantizer.rule}"
-    if quantizer.rule != BatchNormClip.rule:
-        return label
-    assert source.batch_norm is not None
-    return f"{label} {source.batch_norm[0]}"
+    sign, norm = "±" if quantizer.signed else "", ""
+    if source.batch_norm is not None and quantizer.rule == BatchNormClip.rule:
+        norm = f" {source.batch_norm[0]}"
+    return f"{sign}{quantizer.rule}{norm}"
 
 
 @torch.no_grad()
 def weight_error(quantizer: WeightQuantizer, weight: Tensor) -> float:
     """Relative error |w_q - w| / |w| of the hard-quantized weight; 0 for weights of zero."""
-    training = quantizer.training
-    error = (quantizer.eval()(weight) - weight).norm()
-    quantizer.train(training)
+    with evaluating(quantizer):
+        error = (quantizer(weight) - weight).norm()
     size = weight.norm()
     return float(error / size) if size > 0 else float(error)

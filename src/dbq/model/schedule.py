@@ -101,8 +101,7 @@ class TemperatureSchedule:
                 f"temperature {start} + e * {increment}: expected start > 0, increment >= 0"
             )
         self.start, self.increment = start, increment
-        self.epoch: float = 0
-        self._apply()
+        self.move_to(0)
 
     @property
     def temperature(self) -> float:
@@ -114,9 +113,6 @@ class TemperatureSchedule:
     def move_to(self, epoch: float) -> None:
         """Set the temperature of a certain epoch, or of a moment inside one."""
         self.epoch = epoch
-        self._apply()
-
-    def _apply(self) -> None:
         for quantizer in self.quantizers:
             assert quantizer.temperature is not None
             quantizer.temperature.fill_(self.temperature)

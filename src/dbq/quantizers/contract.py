@@ -52,6 +52,10 @@ class WeightQuantizer(nn.Module, ABC):
     def freeze(self, weight: Tensor) -> Frozen:
         """What the layer is in eval(): codes and what they stand for."""
 
+    def borders(self) -> Tensor | None:
+        """The weights at which the level changes, K x (N-1), ascending; None if nobody learns them."""
+        return None
+
     def learned_bits(self) -> Tensor | None:
         """Bits of a weight, with a gradient, if the method learns its precision; else None."""
         return None

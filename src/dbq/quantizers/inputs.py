@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from dbq.deploy.tensors import Grid
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
+from dbq.quantizers.tensors import over_processes
 
 SMALLEST_CLIP = 1e-6  # keeps the step positive if a batch norm has died (all beta, gamma <= 0)
 
@@ -125,9 +125,7 @@ class RunningClip(Clip):
     def observe(self, x: Tensor, momentum: float) -> None:
         if not x.numel():
             return
-        peak = self._peak(x)
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(peak, dist.ReduceOp.MAX)  # of the batch of all processes
+        peak = over_processes(self._peak(x), largest=True)
         moved = torch.lerp(self.limit, peak, momentum)
         # At SMALLEST_CLIP only zeros have been seen: the first other batch sets the range.
         self.limit.copy_(torch.where(self.limit > SMALLEST_CLIP, moved, peak))

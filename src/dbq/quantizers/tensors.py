@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 
@@ -90,6 +91,13 @@ def recompose(codes: Tensor, scales: Tensor) -> Tensor:
     """
     flat = codes.reshape(*codes.shape[:2], -1).to(scales)
     return sum_branches(flat.unbind(0), scales).reshape(codes.shape[1:])
+
+
+def over_processes(x: Tensor, largest: bool = False) -> Tensor:
+    """The sum (or the largest) of `x` over all processes of a training, in place."""
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(x, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+    return x
 
 
 def straight_through(weight: Tensor, quantized: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def test_qem_never_raises_the_error(
 def test_one_step_is_nearest_codes_and_least_squares(branches: int) -> None:
     rows = torch.randn(5, 60, dtype=torch.float64)
     basis = torch.rand(5, branches, dtype=torch.float64) + 0.1
-    codes, better = qem(rows, basis)
+    codes, better = qem(rows, basis, patterns(branches, signed=True))
     for k, row in enumerate(rows.numpy()):
         chosen, _ = nearest_by_hand(row, basis[k].numpy(), (-1, 1))
         np.testing.assert_array_equal(codes[:, k].numpy().T, chosen)
@@ -82,7 +82,7 @@ def test_one_step_is_nearest_codes_and_least_squares(branches: int) -> None:
 def test_what_the_codes_leave_open_stays() -> None:
     rows = torch.full((1, 8), 0.9, dtype=torch.float64)
     basis = torch.tensor([[0.25, 0.5]], dtype=torch.float64)  # all weights take 0.75
-    codes, better = qem(rows, basis)
+    codes, better = qem(rows, basis, patterns(2, signed=True))
     assert (codes == 1).all()
     assert better[0].tolist() == pytest.approx([0.9 - 0.5, 0.5], rel=1e-14)
 
@@ -99,7 +99,7 @@ def test_the_start_is_near_the_best_levels_for_normal_weights(
     # The error of 20,000 draws is good to 2 %; that levels are sums costs 8 % at B = 3.
     assert (error > 0.95 * optimum).all()
     assert (error < 1.15 * optimum).all()
-    again = qem(rows, basis)[1]
+    again = qem(rows, basis, alphabet)[1]
     assert torch.allclose(again, basis, rtol=1e-3), "50 rounds were enough"
 
 
@@ -210,7 +210,7 @@ def test_processes_have_one_basis(monkeypatch: pytest.MonkeyPatch, signed: bool)
     meeting = Barrier(2)
     brought: dict[int, Tensor] = {}
 
-    def all_reduce(sums: Tensor) -> None:
+    def all_reduce(sums: Tensor, op: object) -> None:
         brought[get_ident()] = sums.clone()
         meeting.wait()
         total = torch.stack([*brought.values()]).sum(0)

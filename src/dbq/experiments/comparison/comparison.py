@@ -117,14 +117,8 @@ class Comparison:
         """Plain data; entries are under "entries", their costs under "cost"."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Comparison:
-        entries = tuple(Entry(**{**e, "cost": Totals(**e["cost"])}) for e in data["entries"])
-        return cls(**{**data, "entries": entries})
-
     def __str__(self) -> str:
-        heads = ["method", "top-1", "best", *Totals.METRICS, "step", "paper"]
-        table = plain_table(heads)
+        table = plain_table(["method", "top-1", "best", *Totals.METRICS, "step", "paper"])
         for e in self.entries:
             step = "" if e.step_ratio is None else f"{e.step_ratio:.2f}x"
             paper = "" if e.paper_top1 is None else f"{e.paper_top1:.2f}"

@@ -6,6 +6,7 @@ none is given.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,8 +20,9 @@ from dbq.experiments.paper.tables import paper_cost
 from dbq.experiments.report.charts import ROWS, Spec, finished, scale_ratios
 from dbq.experiments.report.facts import RunFacts
 from dbq.experiments.report.pareto import PALETTE, pareto_panel, placed
-from dbq.quantizers.dbq.branch import BranchQuantizer
-from dbq.quantizers.inputs import BatchNormClip, ClippedInput
+from dbq.model.layers import QuantLayer
+from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.inputs import BatchNormClip
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
@@ -33,13 +35,22 @@ def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator
     A figure of a single network shows the first run that has what it needs.
     """
     yield "motivation", motivation(runs)
-    each = list(zip(runs, networks, strict=True))
-    for run, where, quantizer in ((r, *q) for r, model in each for q in _two_branches(model)):
-        yield "quantizer", quantizer_curves(quantizer, run.name, where)
-        break
-    for run, where, clip in ((r, *c) for r, model in each for c in _clips(model)):
-        yield "clip", activation_clip(clip, run.name, where)
-        break
+    layers = [
+        (layer, run.name, name)
+        for run, model in zip(runs, networks, strict=True)
+        for name, layer in model.named_modules()
+        if isinstance(layer, QuantLayer)
+    ]
+    for layer, *place in layers:
+        quantizer = layer.weight_quantizer
+        if quantizer and quantizer.precision.size == 2 and quantizer.borders() is not None:
+            yield "quantizer", quantizer_curves(quantizer, *place)
+            break
+    for layer, *place in layers:
+        clip = getattr(layer.input_quantizer, "clip", None)
+        if isinstance(clip, BatchNormClip):
+            yield "clip", activation_clip(clip, *place)
+            break
     branched = [run for run in runs if run.ratios]
     if branched:
         yield "alpha-ratio", scale_ratios(branched[:1])
@@ -50,28 +61,24 @@ def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator
 
 def motivation(runs: Sequence[RunFacts]) -> Spec:
     """Accuracy against C_C of MobileNetV1 on ImageNet: the paper's first figure."""
-    rows = [
-        _point(given.label, paper_cost(given).total.C_C, float(given.top1), PAPER)
+    points = [
+        (given.label, paper_cost(given).total.C_C, float(given.top1), PAPER)
         for given in printed.COMPARISON.rows
         if given.plan is not None
-    ]
-    rows += [
-        _point(run.name, run.result.cost.C_C, run.result.top1, OURS)
+    ] + [
+        (run.name, run.result.cost.C_C, run.result.top1, OURS)
         for run in runs
         if (run.network, run.data) == ("mobilenet_v1", "imagenet")
     ]
+    rows = [dict(zip(("name", "C_C", "top1", "from"), point, strict=True)) for point in points]
     shapes = alt.Scale(domain=[PAPER, OURS], range=["circle", "square"])
-    points = _points("name", alt.Shape("from:N", title=None, scale=shapes), legend=False)
-    panel = pareto_panel("C_C", points, label="name", title="top-1 on ImageNet, %", line=False)
+    marks = _points("name", alt.Shape("from:N", title=None, scale=shapes), legend=False)
+    panel = pareto_panel("C_C", marks, label="name", title="top-1 on ImageNet, %", line=False)
     return finished(
         panel.properties(width="container", height=360),
         "Accuracy against computational cost of MobileNetV1 on ImageNet, by method",
         C_C=placed(rows, "C_C"),
     )
-
-
-def _point(name: str, cost: float, top1: float, source: str) -> dict[str, Any]:
-    return {"name": name, "C_C": cost, "top1": top1, "from": source}
 
 
 def _points(field: str, shape: alt.Shape, legend: bool = True) -> alt.Chart:
@@ -87,15 +94,8 @@ def _points(field: str, shape: alt.Shape, legend: bool = True) -> alt.Chart:
     )
 
 
-def _two_branches(model: nn.Module) -> Iterator[tuple[str, BranchQuantizer]]:
-    for name, module in model.named_modules():
-        quantizer = getattr(module, "weight_quantizer", None)
-        if isinstance(quantizer, BranchQuantizer) and quantizer.precision.size == 2:
-            yield name, quantizer
-
-
 @torch.no_grad()
-def quantizer_curves(quantizer: BranchQuantizer, run: str, where: str, kernel: int = 0) -> Spec:
+def quantizer_curves(quantizer: WeightQuantizer, run: str, where: str, kernel: int = 0) -> Spec:
     """The staircase of a trained kernel, and the sigmoids it is trained as at several temperatures."""
     rows = staircase(quantizer, kernel)
     names = ["hard", *(f"T = {t:g}" for t in TEMPERATURES)]
@@ -108,26 +108,24 @@ def quantizer_curves(quantizer: BranchQuantizer, run: str, where: str, kernel: i
     )
     temperatures = ", ".join(f"{t:g}" for t in TEMPERATURES)
     about = (
-        f"The 2T quantizer of kernel {kernel} of {where} in {run}: hard, and soft at temperatures "
+        f"The 2T quantizer of kernel {kernel} of {where} in {run}: hard, and soft at temperatures"
     )
-    return finished(curves, about + temperatures, rows=rows)
+    return finished(curves, f"{about} {temperatures}", rows=rows)
 
 
-def staircase(quantizer: BranchQuantizer, kernel: int) -> list[dict[str, Any]]:
-    """Q(w) of one kernel over its range: hard in eval(), soft at each of TEMPERATURES."""
-    # Thresholds are within +-1 of gamma_1 w.
-    reach = 1.25 / float(quantizer.gamma_1[kernel].detach().abs())
+def staircase(quantizer: WeightQuantizer, kernel: int) -> list[dict[str, Any]]:
+    """Q(w) of one kernel, a half beyond its outermost thresholds: hard, and soft at TEMPERATURES."""
+    quantizer, borders = copy.deepcopy(quantizer).eval(), quantizer.borders()
+    assert borders is not None
+    assert quantizer.temperature is not None
+    reach = 1.5 * float(borders[kernel].detach().abs().max())
     w = torch.linspace(-reach, reach, SAMPLES)
-    weight = torch.zeros(len(quantizer.alpha), SAMPLES)
-    weight[kernel] = w
-    before, training = float(quantizer.temperature), quantizer.training
-    curves = {"hard": quantizer.eval()(weight)[kernel]}
+    weight = w.repeat(quantizer.kernels, 1)
+    curves = {"hard": quantizer(weight)[kernel]}
     quantizer.train()
     for temperature in TEMPERATURES:
         quantizer.temperature.fill_(temperature)
         curves[f"T = {temperature:g}"] = quantizer(weight)[kernel]
-    quantizer.temperature.fill_(before)
-    quantizer.train(training)
     return [
         {"w": x, "q": y, "curve": name}
         for name, values in curves.items()
@@ -135,27 +133,20 @@ def staircase(quantizer: BranchQuantizer, kernel: int) -> list[dict[str, Any]]:
     ]
 
 
-def _clips(model: nn.Module) -> Iterator[tuple[str, ClippedInput]]:
-    for name, module in model.named_modules():
-        quantizer = getattr(module, "input_quantizer", None)
-        if isinstance(quantizer, ClippedInput) and isinstance(quantizer.clip, BatchNormClip):
-            yield name, quantizer
-
-
 @torch.no_grad()
-def activation_clip(quantizer: ClippedInput, run: str, where: str) -> Spec:
+def activation_clip(clip: BatchNormClip, run: str, where: str) -> Spec:
     """Densities N(beta, gamma^2) of the channels in front of a layer, and the clip c of eq. 13."""
-    clip = quantizer.clip
-    assert isinstance(clip, BatchNormClip)
-    norm, c = clip.batch_norm, float(clip.value())
-    low = float((norm.bias - 4 * norm.weight.abs()).min())
-    xs = torch.linspace(low, 1.08 * c, 240).tolist()
+    beta, gamma = clip.batch_norm.bias.double(), clip.batch_norm.weight.double().abs()
+    c = float(clip.value())
+    ys = torch.linspace(float((beta - 4 * gamma).min()), 1.08 * c, 240)
+    sigma = gamma.clamp(min=1e-6)
+    densities = (
+        (-((ys.unsqueeze(1) - beta) / sigma).square() / 2).exp() / sigma / math.sqrt(2 * math.pi)
+    )
     rows = [
-        {"y": x, "channel": i, "density": _normal(x, beta, abs(gamma))}
-        for i, (beta, gamma) in enumerate(
-            zip(norm.bias.tolist(), norm.weight.tolist(), strict=True)
-        )
-        for x in xs
+        {"y": y, "channel": channel, "density": density}
+        for channel, values in enumerate(densities.T.tolist())
+        for y, density in zip(ys.tolist(), values, strict=True)
     ]
     across = alt.X("y:Q", title="after batch norm")
     channels = alt.Chart(ROWS).mark_line(opacity=0.35, strokeWidth=1, color=PALETTE[1])
@@ -170,11 +161,6 @@ def activation_clip(quantizer: ClippedInput, run: str, where: str) -> Spec:
     )
 
 
-def _normal(x: float, mean: float, deviation: float) -> float:
-    deviation = max(deviation, 1e-6)
-    return math.exp(-(((x - mean) / deviation) ** 2) / 2) / (deviation * math.sqrt(2 * math.pi))
-
-
 def is_wake_words(run: RunFacts) -> bool:
     """Visual Wake Words, or the smaller task that stands in for it here."""
     return run.data in ("visual_wake_words", "cifar10-vehicles")
@@ -185,14 +171,13 @@ def width_and_precision(runs: Sequence[RunFacts]) -> Spec:
     rows = []
     for run in runs:
         pointwise = {row["weights"] for row in run.layers if row["role"] == "pointwise"}
-        cost = run.result.cost
         rows.append({
             "run": run.name,
             "width": run.network.partition(" x")[2] or "1",
             "pointwise": "/".join(sorted(pointwise)),
             "top1": run.result.top1,
-            "C_S": cost.C_S,
-            "C_R": cost.C_R,
+            "C_S": run.result.cost.C_S,
+            "C_R": run.result.cost.C_R,
             "from": OURS,
         })  # fmt: skip
     points = _points("width", alt.Shape("pointwise:N", title="pointwise weights"))

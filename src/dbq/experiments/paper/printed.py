@@ -25,7 +25,7 @@ class Printed:
 
     label: str
     top1: str
-    figures: tuple[str, str, str, str]  # C_C, C_S, C_R, C_M
+    figures: tuple[str, ...]  # C_C, C_S, C_R, C_M
     plan: Plan | None
     zeros: Zeros = "unknown"
     network: str = "mobilenet_v1"
@@ -39,9 +39,9 @@ class PrintedTable:
 
     key: str
     title: str
-    adders: int
-    bits: int
     rows: tuple[Printed, ...]
+    adders: int = 10
+    bits: int = 7
 
 
 # Table 1: shares of the multiplications, additions and parameters of MobileNetV1, in percent.
@@ -57,15 +57,12 @@ OPERATION_SHARES: dict[str, tuple[str, str, str]] = {
 # Supplement: average branch sparsity of the pointwise layers of MobileNetV1, in percent. The paper
 # prints 64 and 32 channels for layer 0, which goes from 32 to 64.
 BRANCH_SPARSITY: dict[str, tuple[float, ...]] = {
-    "FX8": (35.55, 10.74, 6.86, 6.73, 4.53, 7.31, 6.41, 6.00, 4.00, 5.57, 5.50, 7.00, 10.69),
-    "DBQ-1T": (
-        *(58.69, 41.42, 34.09, 31.83, 29.10, 30.62, 28.50),
-        *(26.48, 24.03, 24.89, 23.65, 23.17, 28.25),
-    ),
-    "DBQ-2T": (
-        *(64.82, 51.75, 46.45, 44.96, 43.05, 44.36, 43.40),
-        *(42.94, 41.70, 42.56, 42.30, 42.41, 45.77),
-    ),
+    column: tuple(map(float, layers.split()))
+    for column, layers in {
+        "FX8": "35.55 10.74 6.86 6.73 4.53 7.31 6.41 6.00 4.00 5.57 5.50 7.00 10.69",
+        "DBQ-1T": "58.69 41.42 34.09 31.83 29.10 30.62 28.50 26.48 24.03 24.89 23.65 23.17 28.25",
+        "DBQ-2T": "64.82 51.75 46.45 44.96 43.05 44.36 43.40 42.94 41.70 42.56 42.30 42.41 45.77",
+    }.items()
 }
 SPARSITY_AVERAGE = {"FX8": "7.59", "DBQ-1T": "26.50", "DBQ-2T": "43.78"}
 
@@ -77,26 +74,29 @@ STORAGE: dict[str, tuple[str, str, str]] = {  # top-1, weights, activations
 }
 
 
-def _resnet(label: str, top1: str, figures: tuple[str, str, str, str], plan: Plan) -> Printed:
-    """Weights in ternary branches have zeros, whose number is not printed; others have none."""
-    ternary = plan.default.weight.kind == "ternary"
-    return Printed(label, top1, figures, plan, "unknown" if ternary else "none", "resnet20")
+def _row(
+    label: str, top1: str, figures: str, plan: str, zeros: Zeros = "unknown",
+    network: str = "mobilenet_v1", fold_bn: bool = False, note: str = "",
+) -> Printed:  # fmt: skip
+    """A row as the paper prints it: figures with blanks between them, the plan by its name, if any."""
+    chosen = PLANS[plan] if plan else None
+    return Printed(label, top1, tuple(figures.split()), chosen, zeros, network, fold_bn, note)
 
 
 RESNET20 = PrintedTable(
     "resnet20",
     "ResNet-20 on CIFAR-10: first and last layer and all activations float",
+    (
+        _row("FP (LQ-Net's)", "92.10", "23.73 23.73 14.63 8.63", "fp", "none", "resnet20"),
+        _row("LQNet-1B", "90.10", "1.60 1.60 6.34 0.35", "lqnet-1b", "none", "resnet20"),
+        _row("LQNet-2B", "91.80", "2.83 2.83 6.61 0.61", "lqnet-2b", "none", "resnet20"),
+        _row("LQNet-3B", "92.00", "4.07 4.07 6.88 0.88", "lqnet-3b", "none", "resnet20"),
+        _row("FP", "92.00", "23.73 23.73 14.63 8.63", "fp", "none", "resnet20"),
+        _row("DBQ-1T", "91.06", "1.60 0.92 6.61 0.61", "resnet-1t", "unknown", "resnet20"),
+        _row("DBQ-2T", "91.93", "2.83 1.79 7.15 1.15", "resnet-2t", "unknown", "resnet20"),
+    ),
     adders=9,
     bits=6,
-    rows=(
-        _resnet("FP (LQ-Net's)", "92.10", ("23.73", "23.73", "14.63", "8.63"), PLANS["fp"]),
-        _resnet("LQNet-1B", "90.10", ("1.60", "1.60", "6.34", "0.35"), PLANS["lqnet-1b"]),
-        _resnet("LQNet-2B", "91.80", ("2.83", "2.83", "6.61", "0.61"), PLANS["lqnet-2b"]),
-        _resnet("LQNet-3B", "92.00", ("4.07", "4.07", "6.88", "0.88"), PLANS["lqnet-3b"]),
-        _resnet("FP", "92.00", ("23.73", "23.73", "14.63", "8.63"), PLANS["fp"]),
-        _resnet("DBQ-1T", "91.06", ("1.60", "0.92", "6.61", "0.61"), PLANS["resnet-1t"]),
-        _resnet("DBQ-2T", "91.93", ("2.83", "1.79", "7.15", "1.15"), PLANS["resnet-2t"]),
-    ),
 )
 
 
@@ -122,64 +122,43 @@ _ONE_TERNARY = (
 )
 _TWO_TERNARY = "C_S: from the sparsities of DBQ-2T-4; those of this network are not published"
 
-_FX8 = ("5.24", "4.85", "7.56", "3.44")
-_DBQ_2T_2 = ("2.73", "1.97", "9.12", "4.64")
-_DBQ_2T_4 = ("2.18", "1.42", "6.30", "2.18")
+_FX8 = "5.24 4.85 7.56 3.44"
+_DBQ_2T_2 = "2.73 1.97 9.12 4.64"
+_DBQ_2T_4 = "2.18 1.42 6.30 2.18"
 
 MOBILENET_V1 = PrintedTable(
     "mobilenet_v1",
     "MobileNetV1 on ImageNet under different precision assignments",
-    adders=10,
-    bits=7,
-    rows=(
-        Printed("FP", "72.12", ("33.37", "33.37", "30.00", "13.54"), PLANS["fp"], "none"),
-        Printed(
-            *("FX8-1", "71.65", ("5.78", "5.39", "10.38", "5.90"), PLANS["fx8-1"], "FX8"),
-            note=_DENSE,
-        ),
-        Printed("FX8-2", "71.60", _FX8, PLANS["fx8-2"], "FX8", note=_DENSE),
-        Printed("FX8-3", "71.86", _FX8, PLANS["fx8-3"], "FX8", note=_DENSE),
-        Printed(
-            *("DBQ-1T", "66.45", ("3.60", "2.61", "20.58", "4.12"), PLANS["dbq-1t"], "DBQ-1T"),
-            note=_ONE_TERNARY,
-        ),
-        Printed(
-            *("DBQ-2T-1", "71.09", ("5.23", "3.77", "21.21", "4.75"), PLANS["dbq-2t-1"], "DBQ-2T"),
-            note=_TWO_TERNARY,
-        ),
-        Printed("DBQ-2T-2", "70.25", _DBQ_2T_2, PLANS["dbq-2t-2"], "DBQ-2T", note=_DENSE),
-        Printed("DBQ-2T-3", "70.80", _DBQ_2T_2, PLANS["dbq-2t-3"], "DBQ-2T", note=_DENSE),
-        Printed("DBQ-2T-4", "70.92", _DBQ_2T_4, PLANS["dbq-2t-4"], "DBQ-2T", note=_DENSE),
+    (
+        _row("FP", "72.12", "33.37 33.37 30.00 13.54", "fp", "none"),
+        _row("FX8-1", "71.65", "5.78 5.39 10.38 5.90", "fx8-1", "FX8", note=_DENSE),
+        _row("FX8-2", "71.60", _FX8, "fx8-2", "FX8", note=_DENSE),
+        _row("FX8-3", "71.86", _FX8, "fx8-3", "FX8", note=_DENSE),
+        _row("DBQ-1T", "66.45", "3.60 2.61 20.58 4.12", "dbq-1t", "DBQ-1T", note=_ONE_TERNARY),
+        _row("DBQ-2T-1", "71.09", "5.23 3.77 21.21 4.75", "dbq-2t-1", "DBQ-2T", note=_TWO_TERNARY),
+        _row("DBQ-2T-2", "70.25", _DBQ_2T_2, "dbq-2t-2", "DBQ-2T", note=_DENSE),
+        _row("DBQ-2T-3", "70.80", _DBQ_2T_2, "dbq-2t-3", "DBQ-2T", note=_DENSE),
+        _row("DBQ-2T-4", "70.92", _DBQ_2T_4, "dbq-2t-4", "DBQ-2T", note=_DENSE),
     ),
 )
 
 _HAQ = "not recomputable: per-layer bits not published"
 
-
-def _fixed(
-    label: str, top1: str, C_C: str, C_R: str, C_M: str, plan: str, fold: bool = False
-) -> Printed:
-    """A fixed-point network of other authors."""
-    return Printed(label, top1, (C_C, NOT_GIVEN, C_R, C_M), PLANS[plan], fold_bn=fold)
-
-
 COMPARISON = PrintedTable(
     "comparison",
     "MobileNetV1 on ImageNet beside other methods (* batch norm folded)",
-    adders=10,
-    bits=7,
-    rows=(
-        _fixed("IAO* 8b/8b", "69.00", "4.97", "7.49", "3.37", "iao", fold=True),
-        _fixed("UNIQ 5b/8b", "67.50", "3.70", "6.29", "2.18", "uniq-5"),
-        _fixed("UNIQ 4b/8b", "66.00", "3.19", "5.87", "1.76", "uniq-4"),
-        _fixed("UNIQ 8b/8b", "68.25", "5.24", "7.56", "3.44", "uniq-8"),
-        _fixed("QSM* 8b/8b", "68.03", "4.97", "7.49", "3.37", "fx8-2", fold=True),
-        _fixed("RQ 5b/5b", "61.50", "2.68", "4.75", "2.18", "rq-5"),
-        _fixed("RQ 6b/6b", "67.50", "3.42", "5.69", "2.60", "rq-6"),
-        Printed("HAQ cloud", "65.33-71.20", ("2.73", NOT_GIVEN, "5.09", "3.12"), None, note=_HAQ),
-        Printed("HAQ edge", "67.40-71.20", ("4.06", NOT_GIVEN, "5.87", "2.49"), None, note=_HAQ),
-        Printed("FX8", "71.86", _FX8, PLANS["fx8-3"], "FX8", note=_DENSE),
-        Printed("DBQ-2T", "70.92", _DBQ_2T_4, PLANS["dbq-2t-4"], "DBQ-2T", note=_DENSE),
+    (
+        _row("IAO* 8b/8b", "69.00", "4.97 / 7.49 3.37", "iao", fold_bn=True),
+        _row("UNIQ 5b/8b", "67.50", "3.70 / 6.29 2.18", "uniq-5"),
+        _row("UNIQ 4b/8b", "66.00", "3.19 / 5.87 1.76", "uniq-4"),
+        _row("UNIQ 8b/8b", "68.25", "5.24 / 7.56 3.44", "uniq-8"),
+        _row("QSM* 8b/8b", "68.03", "4.97 / 7.49 3.37", "fx8-2", fold_bn=True),
+        _row("RQ 5b/5b", "61.50", "2.68 / 4.75 2.18", "rq-5"),
+        _row("RQ 6b/6b", "67.50", "3.42 / 5.69 2.60", "rq-6"),
+        _row("HAQ cloud", "65.33-71.20", "2.73 / 5.09 3.12", "", note=_HAQ),
+        _row("HAQ edge", "67.40-71.20", "4.06 / 5.87 2.49", "", note=_HAQ),
+        _row("FX8", "71.86", _FX8, "fx8-3", "FX8", note=_DENSE),
+        _row("DBQ-2T", "70.92", _DBQ_2T_4, "dbq-2t-4", "DBQ-2T", note=_DENSE),
     ),
 )
 
@@ -187,35 +166,19 @@ _NINE_BITS = (
     "C_C, C_R: ours has the 8-bit inputs the paper states; 9 bits in every layer (a sign?) would "
     "give 0.6356 and 3.2120, as printed, but the paper does not say so"
 )
-
-
-def _lightweight(
-    label: str, top1: str, figures: tuple[str, str, str, str], network: str, note: str = ""
-) -> Printed:
-    is_float = label.endswith("FP")
-    plan, zeros = ("fp", "none") if is_float else ("dbq-2t-4", "unknown")
-    return Printed(label, top1, figures, PLANS[plan], zeros, network, note=note)  # type: ignore[arg-type]
-
+_MNV2, _SHUFFLE = "mobilenet_v2", "shufflenet_v2"
 
 LIGHTWEIGHT = PrintedTable(
     "lightweight",
     "MobileNetV2 and ShuffleNetV2 on ImageNet",
-    adders=10,
-    bits=7,
-    rows=(
-        _lightweight(
-            "MobileNetV2-FP", "71.88", ("17.83", "17.83", "32.87", "11.22"), "mobilenet_v2"
-        ),
-        _lightweight("MobileNetV2-2T", "70.54", ("1.42", "1.11", "7.45", "2.04"), "mobilenet_v2"),
-        _lightweight(
-            "ShuffleNetV2-FP", "69.36", ("8.52", "8.52", "13.81", "7.29"), "shufflenet_v2"
-        ),
-        _lightweight(
-            *("ShuffleNetV2-2T", "66.74", ("0.64", "0.46", "3.21", "1.38"), "shufflenet_v2"),
-            note=_NINE_BITS,
-        ),
+    (
+        _row("MobileNetV2-FP", "71.88", "17.83 17.83 32.87 11.22", "fp", "none", _MNV2),
+        _row("MobileNetV2-2T", "70.54", "1.42 1.11 7.45 2.04", "dbq-2t-4", network=_MNV2),
+        _row("ShuffleNetV2-FP", "69.36", "8.52 8.52 13.81 7.29", "fp", "none", _SHUFFLE),
+        _row("ShuffleNetV2-2T", "66.74", "0.64 0.46 3.21 1.38", "dbq-2t-4", network=_SHUFFLE,
+             note=_NINE_BITS),
     ),
-)
+)  # fmt: skip
 
 COMPLEXITY_TABLES = (RESNET20, MOBILENET_V1, COMPARISON, LIGHTWEIGHT)
 
@@ -233,9 +196,8 @@ class Statement:
 
 def _mobilenet(printed: str, of: str, metric: str, against: str, note: str = "") -> Statement:
     table = "mobilenet_v1" if against == "FP" else "comparison"
-    return Statement(
-        *(printed, ("mobilenet_v1", of, metric), "% below", (table, against, metric), note)
-    )
+    ours, other = ("mobilenet_v1", of, metric), (table, against, metric)
+    return Statement(printed, ours, "% below", other, note)
 
 
 _DBQ_C_S = ("mobilenet_v1", "DBQ-2T-4", "C_S")

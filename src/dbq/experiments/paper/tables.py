@@ -78,18 +78,12 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: key, title, units by column, and rows of label, top1, figures, note."""
-        rows = [
-            {
-                "label": line.label,
-                "top1": line.top1 or None,
-                "figures": {
-                    column: figure.to_json()
-                    for column, figure in zip(self.columns, line.figures, strict=True)
-                },
-                "note": line.note,
-            }
-            for line in self.lines
-        ]
+        rows = []
+        for line in self.lines:
+            named = zip(self.columns, line.figures, strict=True)
+            figures = {column: figure.to_json() for column, figure in named}
+            top1 = line.top1 or None
+            rows.append({"label": line.label, "top1": top1, "figures": figures, "note": line.note})
         units = dict(zip(self.columns, self.units, strict=True))
         return {"key": self.key, "title": self.title, "units": units, "rows": rows}
 

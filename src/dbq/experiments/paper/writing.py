@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from dbq.experiments.paper import printed
 from dbq.experiments.paper.figures import figures
-from dbq.experiments.paper.tables import Table, paper_tables
+from dbq.experiments.paper.tables import Figure, Table, paper_tables
 from dbq.experiments.report.drawing import draw
 from dbq.experiments.report.facts import RunFacts, read_run
 from dbq.experiments.report.page import run_names
@@ -39,7 +38,7 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     tables = paper_tables()
     drawn = [(f"{name}.svg", spec) for name, spec in figures(runs, networks)]
     files = [draw(spec, out / name) for name, spec in drawn]
-    text = "\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
+    text = "\n\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
     data = [
         {**table.to_json(), "ours_epochs_top1": our_accuracies(table, runs)} for table in tables
     ]
@@ -54,21 +53,18 @@ def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tup
     found: dict[str, list[tuple[int, float]]] = {}
     source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
     for row in source.rows if source else ():
-        if row.plan is None:
-            continue
-        wanted = (row.network, DATA.get(table.key, "imagenet"), row.plan.name)
+        wanted = row.network, DATA.get(table.key, "imagenet"), row.plan and row.plan.name
         same = [run.result for run in runs if (run.network, run.data, run.plan) == wanted]
-        mine = [(result.epochs, result.top1) for result in same]
-        if mine:
-            found[row.label] = mine
+        if same:
+            found[row.label] = [(result.epochs, result.top1) for result in same]
     return found
 
 
 def _page(
     tables: Sequence[Table], runs: Sequence[RunFacts], drawn: Sequence[tuple[str, str]]
 ) -> Iterator[str]:
+    """The paragraphs of the page, in Markdown."""
     yield "# The paper, regenerated"
-    yield ""
     yield (
         "Each cell is *printed* → **ours**; ✓ says that ours rounds to what is printed, ≠ that it does "
         "not, – that it cannot be computed. Accuracies in the column top-1 are the paper's, those "
@@ -77,14 +73,10 @@ def _page(
         + "."
     )
     for table in tables:
-        yield ""
         yield from _table(table, our_accuracies(table, runs))
-    yield ""
     yield "## Figures"
     for name, description in drawn:
-        yield ""
         yield f"![{description}]({name})"
-        yield ""
         yield f"{description}."
 
 
@@ -94,20 +86,15 @@ def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[s
     with_accuracy = any(line.top1 for line in table.lines)
     accuracy = ["top-1", "ours"] if with_accuracy else []
     yield f"## {NUMBERS[table.key]}: {table.title}"
-    yield ""
-    yield _row(["", *accuracy, *heads])
-    yield _row(["---"] * (1 + len(accuracy) + len(heads)))
-    notes: list[str] = []
+    rows = [["", *accuracy, *heads], ["---"] * (1 + len(accuracy) + len(heads))]
+    notes = list(dict.fromkeys(line.note for line in table.lines if line.note))
     for line in table.lines:
-        mine = "; ".join(_accuracies(ours.get(line.label, [])))
-        if line.note and line.note not in notes:
-            notes.append(line.note)
         mark = f" ({notes.index(line.note) + 1})" if line.note else ""
+        mine = "; ".join(_accuracies(ours.get(line.label, [])))
         texts = [line.top1, mine] if with_accuracy else []
-        yield _row([line.label + mark, *texts, *(_figure(figure) for figure in line.figures)])
-    for i, note in enumerate(notes, 1):
-        yield ""
-        yield f"({i}) {note}"
+        rows.append([line.label + mark, *texts, *map(_figure, line.figures)])
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    yield from (f"({i}) {note}" for i, note in enumerate(notes, 1))
 
 
 def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
@@ -117,11 +104,7 @@ def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
         yield f"{numbers} ({counted(epochs, 'epoch')})"
 
 
-def _figure(figure: Any) -> str:
+def _figure(figure: Figure) -> str:
     sign = {True: "✓", False: "≠", None: "–"}[figure.agrees]
     ours = "" if figure.ours is None else f" → **{figure.ours:.{figure.decimals + 2}f}**"
     return f"{figure.printed}{ours} {sign}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -114,28 +114,19 @@ def _labelled_panel(rows: Sequence[Mapping[str, Any]], metric: str) -> alt.Layer
     return panel.properties(height=340)
 
 
-def kernel_data(kernel: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What `kernel_chart` draws of a kernel. The page's script does the same."""
-    width = (kernel["high"] - kernel["low"]) / len(kernel["counts"])
-    bins = [
-        {"from": kernel["low"] + i * width, "to": kernel["low"] + (i + 1) * width, "count": count}
-        for i, count in enumerate(kernel["counts"])
-    ]
-    thresholds = [{"threshold": threshold} for threshold in kernel["thresholds"]]
-    return {"bins": bins, "thresholds": thresholds, "levels": kernel["levels"]}
-
-
-def kernel_chart(**datasets: list[dict[str, Any]]) -> Spec:
+def kernel_chart() -> Spec:
     """The float weights of a kernel as a histogram, its thresholds, and the levels they go to.
 
-    Whoever draws it leaves out layers with empty data: they have no extent.
+    The page's script adds the data, and leaves out layers with none: they have no extent.
     """
 
     def across(field: str) -> alt.X:
         return alt.X(f"{field}:Q", title="weight").scale(zero=False, nice=False)
 
     bins = alt.Chart(alt.NamedData("bins")).mark_bar(color=PALETTE[1], opacity=0.55, tooltip=True)
-    bins = bins.encode(across("from").bin("binned"), alt.X2("to"), _y("count", "weights"))
+    bins = bins.encode(
+        across("from").bin("binned"), alt.X2("to"), alt.Y("count:Q", title="weights")
+    )
     thresholds = alt.Chart(alt.NamedData("thresholds")).mark_rule(strokeDash=[3, 3], color="#888")
     thresholds = thresholds.encode(
         across("threshold"), tooltip=[alt.Tooltip("threshold:Q", format=".4f")]
@@ -149,7 +140,9 @@ def kernel_chart(**datasets: list[dict[str, Any]]) -> Spec:
     return finished(
         alt.layer(bins, thresholds, levels, width="container", height=240),
         "Weights of a kernel: histogram of the float ones, levels, and the thresholds between them",
-        **datasets,
+        bins=[],
+        thresholds=[],
+        levels=[],
     )
 
 
@@ -166,7 +159,7 @@ def scale_ratios(runs: Sequence[RunFacts]) -> Spec:
     bars = bars.encode(
         alt.X("from:Q", title="α₁ / α₂").bin("binned").scale(zero=False),
         alt.X2("to"),
-        _y("kernels", "kernels").stack(None),
+        alt.Y("kernels:Q", title="kernels").stack(None),
         _colour(run.name for run in runs),
     )
     return finished(
@@ -206,7 +199,3 @@ def _colour(names: Iterable[str], field: str = "run") -> alt.Color:
 def _epochs(rows: Sequence[Mapping[str, Any]]) -> alt.X:
     last = max((row["epoch"] for row in rows), default=1)
     return alt.X("epoch:Q").axis(tickMinStep=1, tickCount=min(last, 12), format="d")
-
-
-def _y(field: str, title: str) -> alt.Y:
-    return alt.Y(f"{field}:Q", title=title)

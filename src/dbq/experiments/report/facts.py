@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from dbq.costs.census import LayerRow
 from dbq.costs.rules import Totals, cost
-from dbq.model.layers import QuantLayer
+from dbq.model.layers import quantized_weights
 from dbq.model.preparation import weight_error
 from dbq.quantizers.contract import WeightQuantizer
-from dbq.quantizers.dbq.branch import BranchQuantizer
+from dbq.quantizers.frozen import Branches
 from dbq.quantizers.tensors import per_kernel
 from dbq.training.networks import example_image
 from dbq.training.recipe import Recipe
@@ -34,8 +34,6 @@ class RunFacts:
     """A finished run. `layers` has a dict for each weight layer, `kernels` some of their kernels."""
 
     name: str
-    recipe: str
-    about: str
     network: str
     data: str
     plan: str
@@ -59,70 +57,51 @@ def read_run(path: Path, name: str = "") -> tuple[RunFacts, nn.Module]:
     model, recipe, _ = saved_network(path)
     facts = RunFacts(
         name=name or path.name,
-        recipe=recipe.name,
-        about=recipe.about,
         network=recipe.model.label,
         data=recipe.data.name,
         plan=recipe.plan.name,
         result=result,
         metrics=[{key: row[key] for key in CURVES} for row in run.metrics()],
         layers=_layers(model, recipe),
-        kernels={name: _kernels(layer) for name, layer in _quantized(model).items()},
+        kernels={name: _kernels(*found) for name, found in quantized_weights(model).items()},
         ratios=_ratios(model),
         bench=run.bench(),
     )
     return facts, model
 
 
-def _quantized(model: nn.Module) -> dict[str, QuantLayer]:
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, QuantLayer) and module.weight_quantizer is not None
-    }
-
-
 @torch.no_grad()
 def _layers(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
     """A row for each execution of a weight layer: its properties and its share of each cost."""
     found = cost(model, example_image(recipe))
-    quantized, rows = _quantized(model), []
+    total, quantized, rows = found.total.metrics, quantized_weights(model), []
     for row in found.rows:
         if not isinstance(row, LayerRow):
             continue
-        layer, own = quantized.get(row.name), Totals.of([row])
+        own = Totals.of([row]).metrics
         weight = model.get_submodule(row.name).get_parameter("weight")
-        quantizer = layer.weight_quantizer if layer else None
         rows.append({
             "layer": row.name,
             "role": row.role,
             "shape": "x".join(map(str, weight.shape)),
             "weights": str(row.weight),
             "input": str(row.input),
-            "error": None if quantizer is None else weight_error(quantizer, weight),
+            "error": weight_error(*quantized[row.name]) if row.name in quantized else None,
             "zeros": row.sparsity,
-            **{key: _share(own, found.total, key) for key in METRICS},
+            **{key: own[key] / total[key] if total[key] else 0.0 for key in METRICS},
         })  # fmt: skip
     return rows
 
 
-def _share(own: Totals, total: Totals, key: str) -> float:
-    whole = getattr(total, key)
-    return float(getattr(own, key) / whole) if whole else 0.0
-
-
 @torch.no_grad()
-def _kernels(layer: QuantLayer) -> list[dict[str, Any]]:
+def _kernels(quantizer: WeightQuantizer, weight: Tensor) -> list[dict[str, Any]]:
     """Float weights of some kernels as histograms, with their levels and thresholds."""
-    quantizer = layer.weight_quantizer
-    assert isinstance(quantizer, WeightQuantizer)
-    hard, weight = per_kernel(quantizer(layer.weight)), per_kernel(layer.weight)
-    count = len(weight)
-    chosen = sorted({i * count // min(KERNELS, count) for i in range(min(KERNELS, count))})
+    hard, rows, borders = per_kernel(quantizer(weight)), per_kernel(weight), quantizer.borders()
+    count = min(KERNELS, len(rows))
     return [
-        {"kernel": k, **_histogram(weight[k]), "levels": _levels(hard[k]),
-         "thresholds": _thresholds(quantizer, k)}
-        for k in chosen
+        {"kernel": k, **_histogram(rows[k]), "levels": _levels(hard[k]),
+         "thresholds": [] if borders is None else borders[k][borders[k].isfinite()].tolist()}
+        for k in (i * len(rows) // count for i in range(count))
     ]  # fmt: skip
 
 
@@ -145,21 +124,17 @@ def _levels(hard: Tensor) -> list[dict[str, float]]:
     ]
 
 
-def _thresholds(quantizer: WeightQuantizer, kernel: int) -> list[float]:
-    """Where the staircase rises, on the scale of the weights: t / gamma_1."""
-    if not isinstance(quantizer, BranchQuantizer) or not quantizer.gamma_1[kernel]:
-        return []
-    found: list[float] = (quantizer.t[kernel] / quantizer.gamma_1[kernel]).sort().values.tolist()
-    return found
-
-
 @torch.no_grad()
 def _ratios(model: nn.Module) -> list[float]:
-    """alpha_1 / alpha_2 of every kernel with two branches or more; infinite ones are left out."""
+    """alpha_1 / alpha_2 of kernels with two ternary branches or more; infinite ones are left out."""
     found: list[float] = []
-    for layer in _quantized(model).values():
-        quantizer = layer.weight_quantizer
-        if isinstance(quantizer, BranchQuantizer) and quantizer.precision.size > 1:
-            ratios = quantizer.freeze(layer.weight).ratios[:, 0]
+    for quantizer, weight in quantized_weights(model).values():
+        layer = quantizer.freeze(weight)
+        if (
+            isinstance(layer, Branches)
+            and layer.planes == 1
+            and quantizer.precision.kind == "ternary"
+        ):
+            ratios = layer.ratios[:, :1]
             found += ratios[ratios.isfinite()].tolist()
     return found

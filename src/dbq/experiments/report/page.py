@@ -82,10 +82,8 @@ def _part(name: str) -> str:
 
 def _subtitle(runs: Sequence[RunFacts]) -> str:
     kinds = sorted({f"{run.network} on {run.data}" for run in runs})
-    count = counted(len(runs), "run")
-    return (
-        f"{count}: {'; '.join(kinds)}. Accuracy is that of the hard network on the whole test set."
-    )
+    about = f"{counted(len(runs), 'run')}: {'; '.join(kinds)}"
+    return f"{about}. Accuracy is that of the hard network on the whole test set."
 
 
 def _headline(runs: Sequence[RunFacts]) -> str:
@@ -93,17 +91,12 @@ def _headline(runs: Sequence[RunFacts]) -> str:
     lines = ["<tr>" + "".join(f'<th scope="col">{escape(head)}</th>' for head in heads) + "</tr>"]
     for run in runs:
         result = run.result
-        texts = [run.name, run.network, run.plan]
-        numbers = [
-            f"{result.top1:.2f}",
-            f"{result.best_top1:.2f}",
-            str(result.epochs),
-            str(result.seed),
-            *map(short, result.cost.metrics.values()),
-        ]
-        cells = [f'<th scope="row">{escape(texts[0])}</th>']
-        cells += [f"<td>{escape(text)}</td>" for text in texts[1:]]
-        cells += [f'<td class="number">{escape(number)}</td>' for number in numbers]
+        accuracies = [f"{result.top1:.2f}", f"{result.best_top1:.2f}"]
+        costs = map(short, result.cost.metrics.values())
+        numbers = [*accuracies, result.epochs, result.seed, *costs]
+        cells = [f'<th scope="row">{escape(run.name)}</th>']
+        cells += [f"<td>{escape(text)}</td>" for text in (run.network, run.plan)]
+        cells += [f'<td class="number">{number}</td>' for number in numbers]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join(lines)
 
@@ -114,21 +107,19 @@ def _head(key: str, text: str) -> str:
 
 def _facts(runs: Sequence[RunFacts]) -> dict[str, Any]:
     """What the script needs: charts, and data for the tables it fills when a run or layer is picked."""
+    branched = [run for run in runs if run.ratios]
     points = [{"run": run.name, "top1": run.result.top1, **run.result.cost.metrics} for run in runs]
-    found: dict[str, Any] = {
+    return {
         "curves": charts.accuracy_curves(runs),
         "temperature": charts.schedule_curve(runs, "temperature", "temperature"),
         "rate": charts.schedule_curve(runs, "rate", "learning rate"),
         "costs": {m: charts.accuracy_against_cost(points, m) for m in METRICS},
         "layers": {run.name: run.layers for run in runs},
         "kernels": {run.name: run.kernels for run in runs},
-        "kernelChart": charts.kernel_chart(bins=[], thresholds=[], levels=[]),
+        "kernelChart": charts.kernel_chart(),
+        "times": {run.name: charts.layer_times(run.bench) for run in runs if run.bench},
+        **({"ratios": charts.scale_ratios(branched)} if branched else {}),
     }
-    if any(run.ratios for run in runs):
-        found["ratios"] = charts.scale_ratios([run for run in runs if run.ratios])
-    benched = [run for run in runs if run.bench is not None]
-    found["times"] = {run.name: charts.layer_times(run.bench) for run in benched if run.bench}
-    return found
 
 
 def _json(data: Any) -> str:

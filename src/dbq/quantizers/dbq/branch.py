@@ -83,28 +83,16 @@ class BranchQuantizer(WeightQuantizer):
 
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
-        """Fit all parameters to `weight` by the initialisation chosen at construction."""
         super().initialise(weight)
         fitted = initial_parameters(weight, self.level_codes, self.init)
         for name, value in fitted._asdict().items():
             getattr(self, name).copy_(value)
 
     def forward(self, weight: Tensor) -> Tensor:
-        if self.training:
-            return self._soft(weight).reshape(weight.shape).to(weight.dtype)
-        return keep_nan(weight, self._hard(weight).reshape(weight.shape))
-
-    def _soft(self, weight: Tensor) -> Tensor:
-        dtype = working_type(weight)
-        return soft_staircase(
-            per_kernel(weight).to(dtype),
-            self.alpha.to(dtype),
-            self.gamma_1.to(dtype),
-            self.gamma_2.to(dtype),
-            self.t.to(dtype),
-            self.temperature.to(dtype),
-            self.level_codes,
-        )
+        if not self.training:
+            return keep_nan(weight, self._hard(weight).reshape(weight.shape))
+        parameters = self.alpha, self.gamma_1, self.gamma_2, self.t
+        return soft_staircase(weight, *parameters, self.temperature, self.level_codes)
 
     def _hard(self, weight: Tensor) -> Tensor:
         """The frozen weight, K x D, from its levels: a third of the time it takes from all codes."""
@@ -116,6 +104,9 @@ class BranchQuantizer(WeightQuantizer):
         index, of_level = self._level_index(weight), self._ordered_level_codes()
         codes = of_level.gather(2, index.expand(len(of_level), *index.shape))
         return Branches(codes.reshape(-1, *weight.shape), self._scales(weight))
+
+    def borders(self) -> Tensor:
+        return (self.t / self.gamma_1).sort(dim=1).values
 
     def _scales(self, weight: Tensor) -> Tensor:
         """The scale of each branch, |gamma_2 alpha_j|, K x B, largest first."""

@@ -19,10 +19,11 @@ from itertools import product
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dbq.quantizers.fitting.kmeans1d import kmeans1d
-from dbq.quantizers.tensors import columns, midpoints, per_kernel
+from dbq.quantizers.tensors import midpoints, nearest, per_kernel
 
 SMALLEST_PEAK = 1e-30  # a kernel whose largest |w| is below this counts as zeros
 
@@ -70,12 +71,9 @@ def kmeans_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _from_clusters(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    t = midpoints(kmeans1d(u, len(codes)))
-    index = torch.zeros_like(u, dtype=torch.long)
-    for threshold in columns(t):
-        index += u > threshold
-    taken = codes[index]  # K x D x B; no cluster is empty, so the columns are independent
-    return torch.linalg.lstsq(taken, u.unsqueeze(2)).solution.squeeze(2), t
+    centroids = kmeans1d(u, len(codes))
+    taken = codes[nearest(u, centroids)]  # K x D x B; no cluster is empty: independent columns
+    return torch.linalg.lstsq(taken, u.unsqueeze(2)).solution.squeeze(2), midpoints(centroids)
 
 
 def alternating_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,12 +83,11 @@ def alternating_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
     its prefix sums known, a round needs only the cell borders, not the D weights.
     """
     magnitudes = u.abs().sort(dim=1).values
-    sums = torch.nn.functional.pad(magnitudes.cumsum(1), (1, 0))  # K x (D+1)
+    sums = F.pad(magnitudes.cumsum(1), (1, 0))  # K x (D+1)
     alpha = _starts(magnitudes, codes.shape[1])  # K x S x B
     for _ in range(ROUNDS_PER_START):
         alpha, error = improve(alpha, magnitudes, sums, codes)
-    best = error.argmin(dim=1)  # K
-    alpha = alpha[torch.arange(len(u)), best].unsqueeze(1)  # K x 1 x B
+    alpha = alpha[torch.arange(len(u)), error.argmin(dim=1)].unsqueeze(1)  # K x 1 x B
     for _ in range(FINAL_ROUNDS):
         alpha, _ = improve(alpha, magnitudes, sums, codes)
     alpha = alpha.squeeze(1)
@@ -122,14 +119,9 @@ def improve(
     levels, order = values.sort(dim=-1, stable=True)
     levels, cell_codes = levels[..., middle:], codes[order[..., middle:]]  # K x S x M (x B)
 
-    borders = midpoints(levels)
-    flat = borders.flatten(1).contiguous()
-    place = torch.searchsorted(magnitudes, flat).view(borders.shape)  # K x S x (M-1)
-    first, last = (
-        torch.zeros_like(place[..., :1]),
-        torch.full_like(place[..., :1], sums.shape[1] - 1),
-    )
-    place = torch.cat([first, place, last], dim=-1)
+    borders = midpoints(levels)  # K x S x (M-1)
+    place = torch.searchsorted(magnitudes, borders.flatten(1).contiguous()).view(borders.shape)
+    place = F.pad(F.pad(place, (1, 0)), (0, 1), value=magnitudes.shape[1])
     counts = place.diff(dim=-1).to(levels)  # weights in each cell
     totals = sums.gather(1, place.flatten(1)).view(place.shape).diff(dim=-1)  # and their sum
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dbq.quantizers.dbq.staircase_native import STAIRCASE, NativeStaircase
-from dbq.quantizers.tensors import sorted_levels
+from dbq.quantizers.tensors import per_kernel, sorted_levels, working_type
 
 DEFAULT_TEMPERATURE = 50.0
 
@@ -23,18 +23,24 @@ GROUP_SIZE = 1 << 16
 
 
 def soft_staircase(
-    w: Tensor, alpha: Tensor, gamma_1: Tensor, gamma_2: Tensor, t: Tensor,
+    weight: Tensor, alpha: Tensor, gamma_1: Tensor, gamma_2: Tensor, t: Tensor,
     temperature: Tensor, level_codes: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Q_T(w) for w of K x D; alpha K x B, gammas K x 1, t K x (N-1), level codes N x B.
+    """Q_T(w) of a weight of K kernels; alpha K x B, gammas K x 1, t K x (N-1), level codes N x B.
 
-    Thresholds, |alpha| and levels are put in order first: see branch.py.
+    Thresholds, |alpha| and levels are put in order first: see branch.py. A parameter of one row holds
+    for all kernels.
     """
-    on_cpu = w.device.type == "cpu" and w.dtype == alpha.dtype == torch.float32
+    dtype, K = working_type(weight), len(weight)
+    w, alpha, gamma_1, gamma_2, t = (
+        x.to(dtype).expand(K, -1) for x in (per_kernel(weight), alpha, gamma_1, gamma_2, t)
+    )
+    on_cpu = w.device.type == "cpu" and dtype == torch.float32
     native = STAIRCASE is not None and on_cpu and not torch.compiler.is_compiling()
     staircase = NativeStaircase if native else TorchStaircase
-    result: Tensor = staircase.apply(w, alpha, gamma_1, gamma_2, t, temperature, level_codes)  # type: ignore[no-untyped-call]
-    return result
+    T = temperature.to(dtype)
+    z: Tensor = staircase.apply(w, alpha, gamma_1, gamma_2, t, T, level_codes)  # type: ignore[no-untyped-call]
+    return z.reshape(weight.shape).to(weight.dtype)
 
 
 def sigmoids(w: Tensor, slope: Tensor, offsets: Tensor) -> Iterator[tuple[Tensor, slice]]:

@@ -54,18 +54,12 @@ def nearest_codes(rows: Tensor, basis: Tensor, codes: Tensor) -> Tensor:
     return of_level.gather(2, place.expand(len(of_level), *place.shape))
 
 
-def qem(
-    rows: Tensor, basis: Tensor, codes: Tensor | None = None, total: Total = alone
-) -> tuple[Tensor, Tensor]:
-    """One step: the nearest codes [B, K, D] under `basis` [K, B], and the best basis for them.
+def qem(rows: Tensor, basis: Tensor, codes: Tensor, total: Total = alone) -> tuple[Tensor, Tensor]:
+    """One step: the nearest of `codes` [B, K, D] under `basis` [K, B], and the best basis for them.
 
-    `codes` are the patterns to choose from, {-1, 1}^B by default.
-
-    >>> qem(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1.0]]))
+    >>> qem(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1.0]]), patterns(1, signed=True))
     (tensor([[[-1.,  1.,  1.]]]), tensor([[2.]]))
     """
-    if codes is None:
-        codes = patterns(basis.shape[1], signed=True).to(rows.device)
     chosen = nearest_codes(rows, basis, codes)
     return chosen, solve(total(normal_equations(chosen, rows)), basis)
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import HardQuantizer, require_size
+from dbq.quantizers.contract import HardQuantizer
 from dbq.quantizers.fitting.least_squares import normal_equations, solve
 from dbq.quantizers.tensors import signs
 
@@ -42,7 +42,6 @@ class AbcNetQuantizer(HardQuantizer):
 
     def __init__(self, precision: Precision, kernels: int, per_channel: bool = True) -> None:
         super().__init__(precision, kernels)
-        require_size("abcnet", precision, 1, 2, 3)
         self.per_channel = per_channel
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,6 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from dbq.plans.precision import Precision
@@ -37,13 +36,13 @@ from dbq.quantizers.contract import (
     HardQuantizer,
     InputQuantizer,
     compose,
-    require_size,
     require_within,
 )
 from dbq.quantizers.fitting.qem import alone, fit, nearest_codes, patterns, qem
 from dbq.quantizers.tensors import (
     keep_nan,
     nearest,
+    over_processes,
     sorted_levels,
     straight_through,
     working_rows,
@@ -69,7 +68,6 @@ class LqNetQuantizer(HardQuantizer):
 
     def __init__(self, precision: Precision, kernels: int, momentum: float = 0.1) -> None:
         super().__init__(precision, kernels)
-        require_size("lqnet", precision, 1, 2, 3)
         require_within("lqnet", "momentum", momentum, 0, 1)
         self.momentum = momentum
         self.register_buffer("basis", torch.zeros(kernels, precision.size))
@@ -128,7 +126,7 @@ class LqNetInputQuantizer(InputQuantizer):
         if not x.numel():
             return
         basis = self._basis_for(x)
-        best = qem(self._rows(x), basis, self.patterns, _over_processes)[1]
+        best = qem(self._rows(x), basis, self.patterns, over_processes)[1]
         self.basis.copy_(basis.lerp(best, self.momentum))
         if not self.basis.any():
             self.basis.fill_(SMALLEST_BASIS)
@@ -141,7 +139,7 @@ class LqNetInputQuantizer(InputQuantizer):
         only_zeros = bool(self.basis.abs().amax() <= SMALLEST_BASIS)
         if not x.numel() or not (only_zeros if self.training else not self.has_seen):
             return self.basis.clone()
-        basis = fit(self._rows(x), self.patterns, _over_processes if self.training else alone)
+        basis = fit(self._rows(x), self.patterns, over_processes if self.training else alone)
         if self.training:
             self.basis.copy_(basis)
         return basis
@@ -180,9 +178,3 @@ def sample(x: Tensor) -> Tensor:
     while math.gcd(stride, size) > 1:
         stride += 1
     return x.reshape(-1)[::stride]
-
-
-def _over_processes(sums: Tensor) -> Tensor:
-    if dist.is_available() and dist.is_initialized():
-        dist.all_reduce(sums)
-    return sums

@@ -28,14 +28,13 @@ import math
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.inputs import FixedPointInput
-from dbq.quantizers.tensors import along_kernels, positive, working_type
+from dbq.quantizers.tensors import along_kernels, over_processes, positive, working_type
 
 SMALLEST_STEP = 1e-12  # of activations: batches of nothing but zeros have been seen
 
@@ -58,7 +57,6 @@ class LsqQuantizer(WeightQuantizer):
         symmetric: bool = False,
     ) -> None:
         super().__init__(precision, kernels)
-        require_size("lsq", precision, *range(2, 9))
         high = precision.largest_code
         self.code_range = (-high if symmetric or precision.size == 8 else -high - 1), high
         self.step = nn.Parameter(torch.ones(kernels if per_channel else 1))
@@ -132,9 +130,7 @@ class LsqInputQuantizer(FixedPointInput):
         if not self.step.abs() <= SMALLEST_STEP:  # a NaN stays, for the loss to show it
             return
         sums = torch.stack([x.abs().sum(dtype=torch.float32), x.new_tensor(x.numel()).float()])
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(sums)  # the batch of all processes, so that all get the same step
-        total, count = sums
+        total, count = over_processes(sums)  # so that all get the same step
         if count > 0:
             step = initial_step(total / count, self.code_range[1])
             self.step.copy_(step.clamp(min=SMALLEST_STEP))
@@ -159,17 +155,15 @@ def round_and_clip(x: Tensor, step: Tensor, code_range: tuple[int, int], sharing
 
 class _RoundAndClip(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, step: Tensor, code_range: tuple[int, int], rate: float
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, step: Tensor, limits: tuple[int, int], rate: float) -> Tensor:
         ctx.save_for_backward(x, step)
-        ctx.code_range, ctx.rate = code_range, rate
-        return codes_of(x, step, code_range).mul_(step).to(x.dtype)
+        ctx.limits, ctx.rate = limits, rate
+        return codes_of(x, step, limits).mul_(step).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, step = ctx.saved_tensors
-        low, high = ctx.code_range
+        low, high = ctx.limits
         u = x.to(step.dtype) / step
         inside = (u > low) & (u < high)
         d_x = gradients[0] * inside

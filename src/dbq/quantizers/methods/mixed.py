@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.plans.precision import MIN_BITS, Precision
-from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.tensors import positive, straight_through, working_type
 
@@ -54,7 +54,6 @@ class MixedQuantizer(WeightQuantizer):
         self, precision: Precision, kernels: int, power_of_two: bool = True, initial: int = 4
     ) -> None:
         super().__init__(precision, kernels)
-        require_size("mixed", precision, *range(2, 9))
         if initial < MIN_BITS:
             raise PlanError(f"option initial = {initial} of 'mixed': expected {MIN_BITS} or more")
         self.power_of_two = power_of_two

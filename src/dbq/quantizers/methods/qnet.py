@@ -34,7 +34,7 @@ from dbq.quantizers.dbq.initial import SMALLEST_PEAK
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.fitting.kmeans1d import kmeans1d
 from dbq.quantizers.frozen import Branches
-from dbq.quantizers.tensors import keep_nan, midpoints, per_kernel, working_type
+from dbq.quantizers.tensors import keep_nan, midpoints, working_type
 
 MOST_CLUSTERED = 1 << 14  # weights; the centres of more would hardly differ
 
@@ -66,7 +66,7 @@ class QNetQuantizer(WeightQuantizer):
     @torch.no_grad()
     def initialise(self, weight: Tensor) -> None:
         super().initialise(weight)
-        w = weight.detach().flatten().cpu().double()  # not every device has doubles
+        w = weight.flatten().cpu().double()  # not every device has doubles
         peak = float(w.abs().max())
         beta = 5 * self.precision.size / (4 * peak) if peak >= SMALLEST_PEAK else 1.0
         self.beta.fill_(beta)
@@ -74,37 +74,18 @@ class QNetQuantizer(WeightQuantizer):
         self.thresholds.copy_(clustered(beta * w, self.precision.size))
 
     def forward(self, weight: Tensor) -> Tensor:
-        if self.training:
-            return self._soft(weight).reshape(weight.shape).to(weight.dtype)
-        return keep_nan(weight, self.freeze(weight).weight)
-
-    def _soft(self, weight: Tensor) -> Tensor:
-        dtype, K = working_type(weight), len(weight)
-        one = torch.ones(K, 1, dtype=dtype, device=weight.device)
-        return soft_staircase(
-            per_kernel(weight).to(dtype),
-            self.alpha.to(dtype).expand(K, 1),
-            self.beta.to(dtype).expand(K, 1),
-            one,
-            self.thresholds.to(dtype).expand(K, -1),
-            self.temperature.to(dtype),
-            self.level_codes,
-        )
+        if not self.training:
+            return keep_nan(weight, self.freeze(weight).weight)
+        parameters = self.alpha, self.beta, torch.ones_like(self.beta), self.thresholds
+        return soft_staircase(weight, *parameters, self.temperature, self.level_codes)
 
     def freeze(self, weight: Tensor) -> Branches:
         dtype, branches = working_type(weight), self.precision.size
+        u = (self.beta.to(dtype) * weight.to(dtype)).detach()
+        level = torch.bucketize(u, self.thresholds.to(dtype), out_int32=True) - branches
+        codes = torch.stack([level.sign() * (level.abs() > j) for j in range(branches)])
         scales = self.alpha.abs().to(dtype).expand(self.kernels, branches)
-        return Branches(self._codes(weight), scales)
-
-    @torch.no_grad()
-    def _codes(self, weight: Tensor) -> Tensor:
-        dtype = working_type(weight)
-        u = self.beta.to(dtype) * weight.to(dtype)
-        level = torch.full_like(u, -self.precision.size, dtype=torch.int8)
-        for threshold in self.thresholds.to(dtype):
-            level += u > threshold
-        planes = [level.sign() * (level.abs() >= j + 1) for j in range(self.precision.size)]
-        return torch.stack(planes)
+        return Branches(codes.to(torch.int8), scales)
 
 
 def clustered(u: Tensor, branches: int) -> Tensor:

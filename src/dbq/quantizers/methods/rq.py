@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.tensors import keep_nan, working_type
 
@@ -59,7 +59,6 @@ class RelaxedQuantizer(WeightQuantizer):
 
     def __init__(self, precision: Precision, kernels: int, tau: float = 0.66) -> None:
         super().__init__(precision, kernels)
-        require_size("rq", precision, *range(2, 9))
         if not tau > 0:
             raise PlanError(f"option tau = {tau} of 'rq': expected a number above 0")
         self.tau = tau

@@ -37,7 +37,7 @@ from torch.special import ndtr, ndtri
 
 from dbq.errors import PlanError
 from dbq.plans.precision import Precision
-from dbq.quantizers.contract import WeightQuantizer, require_size
+from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.frozen import Levels
 from dbq.quantizers.tensors import working_type
 
@@ -58,7 +58,6 @@ class UniqQuantizer(WeightQuantizer):
 
     def __init__(self, precision: Precision, kernels: int, blocks: int = 0) -> None:
         super().__init__(precision, kernels)
-        require_size("uniq", precision, *range(2, 9))
         if blocks < 0:
             raise PlanError(f"option blocks = {blocks} of 'uniq': expected 0 or more")
         self.blocks = blocks
