@@ -15,7 +15,13 @@ from dbq.deploy.fileformat import read_program, write_program
 from dbq.deploy.tensors import Shape
 from dbq.errors import DbqError, EngineError, FileFormatError
 from tests.native.damage import HEADER, bit_flips, extreme_words, repaired, truncations
-from tests.native.handmade import images_for, one_average, one_convolution, small_program, tall_depthwise
+from tests.native.handmade import (
+    images_for,
+    one_average,
+    one_convolution,
+    small_program,
+    tall_depthwise,
+)
 
 SMALL = write_program(small_program())
 
