@@ -1,7 +1,5 @@
 """What every quantizer is: the two contracts that layers, costs, training and deployment rely on."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

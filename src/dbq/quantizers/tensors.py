@@ -1,7 +1,5 @@
 """Tensor helpers that several quantizers share. K is the number of kernels, D their length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Charts as files: SVG or PNG of a Vega-Lite specification, without a browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import ModuleType
 from typing import Any
