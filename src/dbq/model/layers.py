@@ -23,15 +23,12 @@ class _QuantizedLayer(nn.Module):
 
     def quantized_weight(self) -> Tensor:
         """The weight the layer computes with: soft in train(), hard in eval()."""
-        if self.weight_quantizer is None:
-            return self.weight
-        result: Tensor = self.weight_quantizer(self.weight)
+        quantizer = self.weight_quantizer
+        result: Tensor = self.weight if quantizer is None else quantizer(self.weight)
         return result
 
     def quantized_input(self, x: Tensor) -> Tensor:
-        if self.input_quantizer is None:
-            return x
-        result: Tensor = self.input_quantizer(x)
+        result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)
         return result
 
     def _load_from_state_dict(

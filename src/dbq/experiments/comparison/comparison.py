@@ -155,9 +155,12 @@ def compare(
             failed[name] = str(error)
     trained = [contestant for contestant in contestants if contestant.name in results]
     ratios = step_ratios(recipe, trained, rounds) if rounds else known_ratios(out)
+    network_and_data, rules = (recipe.model.name, recipe.data.name), recipe.plan.rules
+    # The paper's accuracies are those of ResNet-20 with float activations.
+    in_paper = network_and_data == ("resnet20", "cifar10") and all(r.input.is_float for r in rules)
     entries = tuple(
         Entry(name, result.top1, result.best_top1, result.cost, result.seconds, ratios.get(name),
-              _paper(recipe, name))
+              resnet20_top1(name) if in_paper else None)
         for name, result in results.items()
     )  # fmt: skip
     found = Comparison(recipe.name, recipe.model.label, recipe.data.name, recipe.train.epochs,
@@ -207,14 +210,6 @@ def known_ratios(out: Path) -> dict[str, float]:
     except (OSError, json.JSONDecodeError):
         return {}
     return {e["name"]: e["step_ratio"] for e in record["entries"] if e["step_ratio"] is not None}
-
-
-def _paper(recipe: Recipe, name: str) -> float | None:
-    """The paper's accuracy of a contestant, stated for weights-only ResNet-20."""
-    weights_only = all(rule.input.is_float for rule in recipe.plan.rules)
-    if (recipe.model.name, recipe.data.name) != ("resnet20", "cifar10") or not weights_only:
-        return None
-    return resnet20_top1(name)
 
 
 def parse_all(text: str) -> Iterator[Contestant]:
