@@ -83,12 +83,6 @@ def quantized_weights(model: nn.Module) -> dict[str, tuple[WeightQuantizer, Tens
     }
 
 
-_QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Conv2d: QuantConv2d,
-    nn.Linear: QuantLinear,
-}
-
-
 def why_not_quantizable(module: nn.Module) -> str | None:
     """None if `module` can be quantized, else the reason."""
     kind = type(module).__name__
@@ -96,7 +90,7 @@ def why_not_quantizable(module: nn.Module) -> str | None:
         return "it is quantized already: prepare a float model once"
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
-    if type(module) not in _QUANTIZED_CLASS:
+    if type(module) not in (nn.Conv2d, nn.Linear):
         # A subclass may have methods of its own, which the quantized class would lack.
         other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
         return f"{kind} is {other} Conv2d or Linear"
@@ -120,7 +114,7 @@ def quantize_layer(
     reason = why_not_quantizable(module)
     if reason:
         raise LayerError(reason)
-    module.__class__ = _QUANTIZED_CLASS[type(module)]
+    module.__class__ = QuantConv2d if isinstance(module, nn.Conv2d) else QuantLinear
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
     if input_quantizer is not None:

@@ -149,13 +149,9 @@ def _pointwise(rows: Sequence[Row]) -> list[LayerRow]:
 
 
 def _complexity(printed: PrintedTable) -> Table:
-    return Table(
-        key=printed.key,
-        title=printed.title,
-        columns=Totals.METRICS,
-        units=(f"1e{printed.adders} FA",) * 2 + (f"1e{printed.bits} b",) * 2,
-        lines=tuple(_complexity_line(row, printed) for row in printed.rows),
-    )
+    units = (f"1e{printed.adders} FA",) * 2 + (f"1e{printed.bits} b",) * 2
+    lines = tuple(_complexity_line(row, printed) for row in printed.rows)
+    return Table(printed.key, printed.title, Totals.METRICS, units, lines)
 
 
 def _complexity_line(row: Printed, table: PrintedTable) -> Line:

@@ -32,7 +32,6 @@ from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.frozen import Branches
 from dbq.quantizers.tensors import (
-    columns,
     keep_nan,
     per_kernel,
     sorted_levels,
@@ -117,7 +116,7 @@ class BranchQuantizer(WeightQuantizer):
         dtype = working_type(weight)
         u = self.gamma_1.to(dtype) * per_kernel(weight).to(dtype)
         index = torch.zeros_like(u, dtype=torch.int8)  # N <= 27 fits int8
-        for t in columns(self.t):
+        for t in self.t.unsqueeze(2).unbind(1):  # K x 1 each
             index += u > t
         return index.long()
 

@@ -49,8 +49,7 @@ class AbcNetQuantizer(HardQuantizer):
         M = self.precision.size
         shifts = [-1 + 2 * m / (M - 1) for m in range(M)] if M > 1 else [0.0]
         bases = torch.stack([signs(centred + u * deviation) for u in shifts])
-        nothing = groups.new_zeros(len(groups), len(bases))
-        return bases, solve(normal_equations(bases, groups), nothing)
+        return bases, solve(normal_equations(bases, groups), groups.new_zeros(len(groups), M))
 
     def slope(self, rows: Tensor, scales: Tensor) -> Tensor:
         return scales.sum(1, keepdim=True)

@@ -78,8 +78,7 @@ class IaoQuantizer(WeightQuantizer):
             factor = (batch_norm.running_var + batch_norm.eps).rsqrt()
             if batch_norm.affine:
                 factor = factor * batch_norm.weight.detach()
-            factor = torch.where(factor.abs() > SMALLEST_FACTOR, factor, 1.0)
-            return factor.to(weight)
+            return torch.where(factor.abs() > SMALLEST_FACTOR, factor, 1.0).to(weight)
         return weight.new_ones(self.kernels)
 
     def _grid(self, folded: Tensor) -> tuple[Tensor, Tensor]:

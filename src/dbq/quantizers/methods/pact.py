@@ -29,7 +29,7 @@ INITIAL_CLIP = 6.0
 
 
 class LearnedClip(Clip):
-    """c = |alpha|, a parameter."""
+    """c = |alpha|, a parameter with its gradient."""
 
     rule = "pact"
 
@@ -38,7 +38,6 @@ class LearnedClip(Clip):
         self.alpha = nn.Parameter(torch.tensor(INITIAL_CLIP))
 
     def value(self) -> Tensor:
-        """The clip, with its gradient."""
         return positive(self.alpha, SMALLEST_CLIP)
 
     @torch.no_grad()
