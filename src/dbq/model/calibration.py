@@ -1,7 +1,5 @@
 """calibrate: batch-norm statistics and activation ranges of the hard network, without labels."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Any
@@ -59,15 +57,10 @@ def calibrate(model: nn.Module, batches: Iterable[Any], inputs: int = 1) -> int:
     finally:
         for module, state, momentum in before:
             module.momentum = momentum
-            if not _reached(module):
+            is_norm = isinstance(module, BatchNorm)
+            if not (module.num_batches_tracked if is_norm else module.has_seen):
                 module.load_state_dict(state)
     return count
-
-
-def _reached(module: nn.Module) -> bool:
-    if isinstance(module, InputQuantizer):
-        return module.has_seen
-    return bool(module.num_batches_tracked > 0)  # type: ignore[operator]
 
 
 def _arguments(batch: Any, inputs: int) -> list[Tensor]:

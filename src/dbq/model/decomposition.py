@@ -1,7 +1,5 @@
 """branches: the ternary codes and scales of a quantized model."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -4,8 +4,6 @@ and which batch norm reads the layer's output.
 torch.fx traces the model symbolically; the graph is only read, never rewritten.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,10 +102,9 @@ def input_sources(model: nn.Module, graph: fx.Graph) -> dict[str, Source]:
         if node.op != "call_module" or not isinstance(modules[node.target], WeightLayer):
             continue
         source = reader.source(node.args[0] if node.args else node.kwargs.get("input"))
-        name = node.target
-        if name in sources and sources[name] != source:
-            source = Source(None, signed=sources[name].signed or source.signed)
-        sources[name] = source
+        other = sources.setdefault(node.target, source)
+        if other != source:
+            sources[node.target] = Source(None, signed=other.signed or source.signed)
     return sources
 
 

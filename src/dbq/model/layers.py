@@ -4,8 +4,6 @@ They are nn.Conv2d and nn.Linear with two more children. The weight stays a floa
 own state-dict key, so float checkpoints, optimizers and user code keep working.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F
@@ -25,15 +23,12 @@ class _QuantizedLayer(nn.Module):
 
     def quantized_weight(self) -> Tensor:
         """The weight the layer computes with: soft in train(), hard in eval()."""
-        if self.weight_quantizer is None:
-            return self.weight
-        result: Tensor = self.weight_quantizer(self.weight)
+        quantizer = self.weight_quantizer
+        result: Tensor = self.weight if quantizer is None else quantizer(self.weight)
         return result
 
     def quantized_input(self, x: Tensor) -> Tensor:
-        if self.input_quantizer is None:
-            return x
-        result: Tensor = self.input_quantizer(x)
+        result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)
         return result
 
     def _load_from_state_dict(
@@ -88,12 +83,6 @@ def quantized_weights(model: nn.Module) -> dict[str, tuple[WeightQuantizer, Tens
     }
 
 
-_QUANTIZED_CLASS: dict[type[nn.Module], type[nn.Module]] = {
-    nn.Conv2d: QuantConv2d,
-    nn.Linear: QuantLinear,
-}
-
-
 def why_not_quantizable(module: nn.Module) -> str | None:
     """None if `module` can be quantized, else the reason."""
     kind = type(module).__name__
@@ -101,7 +90,7 @@ def why_not_quantizable(module: nn.Module) -> str | None:
         return "it is quantized already: prepare a float model once"
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
-    if type(module) not in _QUANTIZED_CLASS:
+    if type(module) not in (nn.Conv2d, nn.Linear):
         # A subclass may have methods of its own, which the quantized class would lack.
         other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
         return f"{kind} is {other} Conv2d or Linear"
@@ -125,7 +114,7 @@ def quantize_layer(
     reason = why_not_quantizable(module)
     if reason:
         raise LayerError(reason)
-    module.__class__ = _QUANTIZED_CLASS[type(module)]
+    module.__class__ = QuantConv2d if isinstance(module, nn.Conv2d) else QuantLinear
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
     if input_quantizer is not None:

@@ -1,7 +1,5 @@
 """Modes: eval mode for the duration of a block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

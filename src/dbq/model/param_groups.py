@@ -1,7 +1,5 @@
 """param_groups: which parameters weight decay acts on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

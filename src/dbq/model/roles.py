@@ -4,8 +4,6 @@ Running the model on an example input, with hooks, shows in which order the laye
 which shapes they see. It works for every model, traceable or not.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every quantizer is: the two contracts that layers, costs, training and deployment rely on."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch
@@ -42,8 +40,16 @@ class WeightQuantizer(nn.Module, ABC):
         self.register_buffer("temperature", None)
 
     def initialise(self, weight: Tensor) -> None:
-        """Fit the quantizer's own parameters to `weight`; refuses weights that are not finite."""
-        check_finite(weight)
+        """Fit the quantizer's own parameters to `weight`.
+
+        Raises WeightsError if a weight is NaN or infinite; callers add the layer's name.
+        """
+        bad = (~torch.isfinite(per_kernel(weight))).sum(1)
+        if bad.any():
+            raise WeightsError(
+                f"{int(bad.sum())} of {weight.numel()} weights are NaN or infinite "
+                f"(first in kernel {int(bad.nonzero()[0])}): repair or retrain them before quantizing"
+            )
 
     @abstractmethod
     def forward(self, weight: Tensor) -> Tensor: ...
@@ -115,17 +121,6 @@ class HardQuantizer(WeightQuantizer):
 def compose(codes: Tensor, scales: Tensor, weight: Tensor) -> Tensor:
     """The value of a decomposition of `weight`, in its shape and type."""
     return keep_nan(weight, sum_branches(codes.unbind(0), scales).reshape(weight.shape))
-
-
-def check_finite(weight: Tensor) -> None:
-    """Raise WeightsError if a weight is NaN or infinite; callers add the layer's name."""
-    bad = (~torch.isfinite(per_kernel(weight))).sum(1)
-    if bad.any():
-        kernel = int(bad.nonzero()[0])
-        raise WeightsError(
-            f"{int(bad.sum())} of {weight.numel()} weights are NaN or infinite "
-            f"(first in kernel {kernel}): repair or retrain them before quantizing"
-        )
 
 
 def require_size(method: str, precision: Precision, *sizes: int) -> None:

@@ -4,13 +4,11 @@ Each has `weight`, the value the layer computes with in eval(), bit for bit, and
 each partial sum of a dot product ([branches, *weight.shape]) which weights take part in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from dbq.quantizers.tensors import along_kernels, per_kernel, recompose
+from dbq.quantizers.tensors import along_kernels, per_kernel, sum_branches
 
 
 @dataclass(frozen=True)
@@ -20,6 +18,10 @@ class Branches:
     `codes` is int8 [J, *weight.shape] in {-1, 0, 1}; `scales` is float >= 0, [K, J], for method dbq
     largest first. J is the number of branches times `planes`: a branch has two planes if its positive
     and its negative weights have scales of their own. No weight is in both.
+
+    >>> import torch
+    >>> Branches(torch.tensor([[[1, 0, -1]], [[1, 1, 0]]]), torch.tensor([[3.0, 2.0]])).weight
+    tensor([[ 5.,  2., -3.]])
     """
 
     codes: Tensor
@@ -29,7 +31,8 @@ class Branches:
     @property
     def weight(self) -> Tensor:
         """sum_j scales_j * codes_j."""
-        return recompose(self.codes, self.scales)
+        rows = self.codes.flatten(2).to(self.scales)  # J x K x D
+        return sum_branches(rows.unbind(0), self.scales).reshape(self.codes.shape[1:])
 
     @property
     def used(self) -> Tensor:

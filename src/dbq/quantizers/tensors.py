@@ -1,7 +1,5 @@
 """Tensor helpers that several quantizers share. K is the number of kernels, D their length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -22,11 +20,6 @@ def working_type(x: Tensor) -> torch.dtype:
 def working_rows(weight: Tensor) -> Tensor:
     """K x D, at least float32, without gradient."""
     return per_kernel(weight.detach()).to(working_type(weight))
-
-
-def columns(x: Tensor) -> tuple[Tensor, ...]:
-    """The columns of a K x n tensor, as n views of K x 1."""
-    return x.unsqueeze(2).unbind(1)
 
 
 def along_kernels(x: Tensor, weight: Tensor) -> Tensor:
@@ -78,19 +71,9 @@ def sorted_levels(alpha: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
 def sum_branches(codes: tuple[Tensor, ...], scales: Tensor) -> Tensor:
     """sum_j scales[:, j] * codes[j], added in the order of j so that equal codes give equal bits."""
     total = codes[0] * scales[:, :1]
-    for code, scale in zip(codes[1:], columns(scales)[1:], strict=True):
-        total = total + code * scale
+    for j in range(1, len(codes)):
+        total = total + codes[j] * scales[:, j : j + 1]
     return total
-
-
-def recompose(codes: Tensor, scales: Tensor) -> Tensor:
-    """The weight that `codes` [B, K, ...] and `scales` [K, B] stand for.
-
-    >>> recompose(torch.tensor([[[1, 0, -1]], [[1, 1, 0]]]), torch.tensor([[3.0, 2.0]]))
-    tensor([[ 5.,  2., -3.]])
-    """
-    flat = codes.reshape(*codes.shape[:2], -1).to(scales)
-    return sum_branches(flat.unbind(0), scales).reshape(codes.shape[1:])
 
 
 def over_processes(x: Tensor, largest: bool = False) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 import dbq
 from dbq.costs.rules import Totals
 from dbq.errors import DbqError, TrainingError
-from dbq.experiments.report.facts import RunFacts, facts_of_run
+from dbq.experiments.report.facts import RunFacts, read_run
 from dbq.experiments.report.page import run_names, write_report
 from dbq.experiments.report.pareto import front
 from dbq.training.networks import example_image
@@ -22,7 +22,7 @@ from dbq.training.record.saved import saved_network
 
 @pytest.fixture(scope="module")
 def facts(two_branches: Path) -> RunFacts:
-    return facts_of_run(two_branches, "mine")
+    return read_run(two_branches, "mine")[0]
 
 
 def test_layers_are_those_of_the_network(facts: RunFacts, two_branches: Path) -> None:

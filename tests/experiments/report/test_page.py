@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbq.experiments.report.facts import facts_of_run
+from dbq.experiments.report.facts import read_run
 from dbq.experiments.report.page import page
 from dbq.support.atomic import write_atomically
 
@@ -53,7 +53,7 @@ def browser() -> Iterator[Any]:
 def report(
     two_branches: Path, float_baseline: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    runs = [facts_of_run(two_branches, "two"), facts_of_run(float_baseline, HOSTILE)]
+    runs = [read_run(two_branches, "two")[0], read_run(float_baseline, HOSTILE)[0]]
     layers = [
         {"name": "blocks.0", "kernel": "table", "microseconds": 12.5, "gmac_per_second": 80.0}
     ]

@@ -5,15 +5,13 @@ quantizer of the layers that the recipe's plan makes ternary differs. Each is a 
 comparison can be stopped and resumed, and several processes can train different methods.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dbq.costs.rules import Totals
 from dbq.data.table import load_data
@@ -27,7 +25,7 @@ from dbq.support.text import as_text, counted, plain_table, short
 from dbq.training.learner import Learner
 from dbq.training.networks import quantized_network
 from dbq.training.order import derive, epoch_batches
-from dbq.training.processes.world import World, joined
+from dbq.training.processes.world import joined
 from dbq.training.recipe import QuantizeOptions, Recipe
 from dbq.training.record.provenance import machine
 from dbq.training.run import train
@@ -53,7 +51,7 @@ class Contestant:
         return f"{self.method}-{self.precision}" if self.precision else self.method
 
     @classmethod
-    def parse(cls, text: str) -> Contestant:
+    def parse(cls, text: str) -> Self:
         """`float`, `method:precision`, or only the method if it has just one precision."""
         method, _, precision = text.partition(":")
         if method == FLOAT and not precision:
@@ -155,9 +153,12 @@ def compare(
             failed[name] = str(error)
     trained = [contestant for contestant in contestants if contestant.name in results]
     ratios = step_ratios(recipe, trained, rounds) if rounds else known_ratios(out)
+    network_and_data, rules = (recipe.model.name, recipe.data.name), recipe.plan.rules
+    # The paper's accuracies are those of ResNet-20 with float activations.
+    in_paper = network_and_data == ("resnet20", "cifar10") and all(r.input.is_float for r in rules)
     entries = tuple(
         Entry(name, result.top1, result.best_top1, result.cost, result.seconds, ratios.get(name),
-              _paper(recipe, name))
+              resnet20_top1(name) if in_paper else None)
         for name, result in results.items()
     )  # fmt: skip
     found = Comparison(recipe.name, recipe.model.label, recipe.data.name, recipe.train.epochs,
@@ -178,7 +179,12 @@ def step_ratios(recipe: Recipe, contestants: Sequence[Contestant], rounds: int) 
         train_split, test_split = load_data(recipe.data, world.device)
         classes = len(test_split.classes)
         everyone = list(dict.fromkeys([Contestant(FLOAT), *contestants]))
-        learners = {c.name: _learner(c.recipe(recipe), classes, world) for c in everyone}
+        learners: dict[str, Learner] = {}
+        for contestant in everyone:
+            own = contestant.recipe(recipe)
+            learner = Learner(own, quantized_network(own, classes), None, world)
+            learner.move_to(0.0, resolution=1.0)
+            learners[contestant.name] = learner
         times: dict[str, list[float]] = {name: [] for name in learners}
         batches = epoch_batches(len(train_split), recipe.train.batch, recipe.train.seed, 0)
         batches = batches[: rounds + 1]  # the first is for warming up
@@ -189,15 +195,9 @@ def step_ratios(recipe: Recipe, contestants: Sequence[Contestant], rounds: int) 
                 learners[name].step(batch, turn)
                 times[name].append(time.perf_counter() - start)
     return {
-        name: statistics.median(t / f for t, f in zip(own[1:], times[FLOAT][1:], strict=True))
-        for name, own in times.items()
+        name: statistics.median(t / f for t, f in zip(taken[1:], times[FLOAT][1:], strict=True))
+        for name, taken in times.items()
     }
-
-
-def _learner(recipe: Recipe, classes: int, world: World) -> Learner:
-    learner = Learner(recipe, quantized_network(recipe, classes), None, world)
-    learner.move_to(0.0, resolution=1.0)
-    return learner
 
 
 def known_ratios(out: Path) -> dict[str, float]:
@@ -207,14 +207,6 @@ def known_ratios(out: Path) -> dict[str, float]:
     except (OSError, json.JSONDecodeError):
         return {}
     return {e["name"]: e["step_ratio"] for e in record["entries"] if e["step_ratio"] is not None}
-
-
-def _paper(recipe: Recipe, name: str) -> float | None:
-    """The paper's accuracy of a contestant, stated for weights-only ResNet-20."""
-    weights_only = all(rule.input.is_float for rule in recipe.plan.rules)
-    if (recipe.model.name, recipe.data.name) != ("resnet20", "cifar10") or not weights_only:
-        return None
-    return resnet20_top1(name)
 
 
 def parse_all(text: str) -> Iterator[Contestant]:

@@ -1,7 +1,5 @@
 """The figure of a comparison: accuracy against the cost of computation and of storage."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The paper's points are hollow, ours are filled. A figure that needs a trained ne
 none is given.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Sequence
@@ -26,6 +24,7 @@ from dbq.quantizers.inputs import BatchNormClip
 
 TEMPERATURES = (5.0, 20.0, 80.0)
 SAMPLES = 400
+WAKE_WORDS = ("visual_wake_words", "cifar10-vehicles")  # the second stands in for the first here
 PAPER, OURS = "paper (hollow)", "ours (filled)"
 
 
@@ -54,7 +53,7 @@ def figures(runs: Sequence[RunFacts], networks: Sequence[nn.Module]) -> Iterator
     branched = [run for run in runs if run.ratios]
     if branched:
         yield "alpha-ratio", scale_ratios(branched[:1])
-    widths = [run for run in runs if run.network.startswith("mobilenet_v1") and is_wake_words(run)]
+    widths = [r for r in runs if r.network.startswith("mobilenet_v1") and r.data in WAKE_WORDS]
     if widths:
         yield "width-and-precision", width_and_precision(widths)
 
@@ -159,11 +158,6 @@ def activation_clip(clip: BatchNormClip, run: str, where: str) -> Spec:
         rows=rows,
         clip=[{"y": c}],
     )
-
-
-def is_wake_words(run: RunFacts) -> bool:
-    """Visual Wake Words, or the smaller task that stands in for it here."""
-    return run.data in ("visual_wake_words", "cifar10-vehicles")
 
 
 def width_and_precision(runs: Sequence[RunFacts]) -> Spec:

@@ -4,8 +4,6 @@ Dbouk, Sanghvi, Mehendale, Shanbhag: DBQ: A Differentiable Branch Quantizer for 
 Neural Networks, ECCV 2020. Figures are kept as printed, so that their precision is known.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

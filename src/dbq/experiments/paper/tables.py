@@ -1,7 +1,5 @@
 """The complexity tables of the paper, our figure beside each printed one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,15 +16,15 @@ from dbq.networks.table import create_model, input_size
 from dbq.plans.shipped import PLANS
 from dbq.support.text import as_text, plain_table
 
-BITS_PER_MEBIBYTE = 8 * 2**20
+MEBIBYTE = 8 * 2**20  # bits
 
 
 @dataclass(frozen=True)
 class Figure:
     """A printed figure and ours, in the same unit; None where it cannot be computed.
 
-    >>> Figure("33.37", 33.3731).agrees, Figure("0.64", 0.5976).mark
-    (True, '≠')
+    >>> Figure("33.37", 33.3731).agrees, str(Figure("0.64", 0.5976))
+    (True, '0.64  0.5976 ≠')
     """
 
     printed: str
@@ -40,16 +38,13 @@ class Figure:
         return f"{self.ours:.{self.decimals}f}" == self.printed
 
     @property
-    def mark(self) -> str:
-        return {True: "✓", False: "≠", None: " "}[self.agrees]
-
-    @property
     def decimals(self) -> int:
         return len(self.printed.partition(".")[2])
 
     def __str__(self) -> str:
         ours = "-" if self.ours is None else f"{self.ours:.{self.decimals + 2}f}"
-        return f"{self.printed} {ours:>7} {self.mark}"
+        mark = {True: "✓", False: "≠", None: " "}[self.agrees]
+        return f"{self.printed} {ours:>7} {mark}"
 
     def to_json(self) -> dict[str, Any]:
         printed = None if self.printed == NOT_GIVEN else float(self.printed)
@@ -154,13 +149,9 @@ def _pointwise(rows: Sequence[Row]) -> list[LayerRow]:
 
 
 def _complexity(printed: PrintedTable) -> Table:
-    return Table(
-        key=printed.key,
-        title=printed.title,
-        columns=Totals.METRICS,
-        units=(f"1e{printed.adders} FA",) * 2 + (f"1e{printed.bits} b",) * 2,
-        lines=tuple(_complexity_line(row, printed) for row in printed.rows),
-    )
+    units = (f"1e{printed.adders} FA",) * 2 + (f"1e{printed.bits} b",) * 2
+    lines = tuple(_complexity_line(row, printed) for row in printed.rows)
+    return Table(printed.key, printed.title, Totals.METRICS, units, lines)
 
 
 def _complexity_line(row: Printed, table: PrintedTable) -> Line:
@@ -216,27 +207,21 @@ def _operation_shares() -> Table:
 
 
 def _storage() -> Table:
+    rows = assign(network_rows("mobilenet_v2"), PLANS["dbq-2t-4"])
+    bits, largest = Cost(rows).total, max(representation(row) - storage(row) for row in rows)
     lines = []
-    for label, (top1, *printed) in paper.STORAGE.items():
-        ours: tuple[float | None, float | None] = (None, None)
+    for label, (top1, weights, activations) in paper.STORAGE.items():
+        figures = Figure(weights, None), Figure(activations, None)
         note = "not recomputable: per-layer bits not published"
         if label == "DBQ-2T":
-            ours, note = _our_storage()
-        figures = tuple(Figure(text, value) for text, value in zip(printed, ours, strict=True))
+            figures = Figure(weights, bits.C_M / MEBIBYTE), Figure(activations, largest / MEBIBYTE)
+            note = (
+                "activations: the largest input of a layer, 96x112x112 at 8 bits; the text says "
+                f"C_R - C_M, which is {(bits.C_R - bits.C_M) / MEBIBYTE:.2f} MB"
+            )
         lines.append(Line(label, top1, figures, note))
     title = "MobileNetV2 on ImageNet: storage"
     return Table("storage", title, ("weights", "activations"), ("MB = 2^20 B",) * 2, tuple(lines))
-
-
-def _our_storage() -> tuple[tuple[float, float], str]:
-    rows = assign(network_rows("mobilenet_v2"), PLANS["dbq-2t-4"])
-    inputs = [representation(row) - storage(row) for row in rows]
-    total = Cost(rows).total
-    note = (
-        "activations: the largest input of a layer, 96x112x112 at 8 bits; the text says C_R - C_M, "
-        f"which is {(total.C_R - total.C_M) / BITS_PER_MEBIBYTE:.2f} MB"
-    )
-    return (total.C_M / BITS_PER_MEBIBYTE, max(inputs) / BITS_PER_MEBIBYTE), note
 
 
 def _sparsity() -> Table:

@@ -1,7 +1,6 @@
 """Charts as files: SVG or PNG of a Vega-Lite specification, without a browser."""
 
-from __future__ import annotations
-
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,10 +31,8 @@ def draw(spec: dict[str, Any], path: Path) -> Path:
 def vega() -> ModuleType:
     """The package that bundles Vega: it draws charts, and holds the script that pages need."""
     try:
-        import vl_convert
+        return import_module("vl_convert")
     except ImportError:
         raise DbqError(
             "figures and reports need vl-convert-python: pip install 'dbq[report]'"
         ) from None
-    module: ModuleType = vl_convert
-    return module

@@ -1,7 +1,5 @@
 """What a report says about a run, from its directory and its network, as plain data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,18 +43,13 @@ class RunFacts:
     bench: dict[str, Any] | None
 
 
-def facts_of_run(path: Path, name: str = "") -> RunFacts:
-    """Read a run's directory; `name` is what the report calls it."""
-    return read_run(path, name)[0]
-
-
-def read_run(path: Path, name: str = "") -> tuple[RunFacts, nn.Module]:
-    """The same, and the network itself."""
+def read_run(path: Path, name: str) -> tuple[RunFacts, nn.Module]:
+    """Facts of a run's directory, which the report calls `name`, and its network."""
     run = RunDir(path)
     result = run.result()
     model, recipe, _ = saved_network(path)
     facts = RunFacts(
-        name=name or path.name,
+        name=name,
         network=recipe.model.label,
         data=recipe.data.name,
         plan=recipe.plan.name,
@@ -118,10 +111,8 @@ def _levels(hard: Tensor) -> list[dict[str, float]]:
     values, counts = torch.unique(hard, return_counts=True)
     if len(values) > MOST_LEVELS:
         return []
-    return [
-        {"level": float(v), "count": int(n)}
-        for v, n in zip(values.tolist(), counts.tolist(), strict=True)
-    ]
+    found = zip(values.tolist(), counts.tolist(), strict=True)
+    return [{"level": level, "count": count} for level, count in found]
 
 
 @torch.no_grad()

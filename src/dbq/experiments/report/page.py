@@ -5,8 +5,6 @@ or inside one block of JSON in which every `<` is escaped. The script inserts it
 HTML.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from html import escape
@@ -18,7 +16,7 @@ from typing import Any
 from dbq.errors import DbqError
 from dbq.experiments.report import charts
 from dbq.experiments.report.drawing import vega
-from dbq.experiments.report.facts import METRICS, RunFacts, facts_of_run
+from dbq.experiments.report.facts import METRICS, RunFacts, read_run
 from dbq.support.atomic import write_atomically
 from dbq.support.text import counted, short
 from dbq.version import __version__
@@ -40,7 +38,7 @@ def write_report(directories: Sequence[Path], out: Path, title: str = "") -> lis
     if not directories:
         raise DbqError("a report needs at least one run: give its directory")
     names = run_names(directories)
-    runs = [facts_of_run(path, name) for path, name in zip(directories, names, strict=True)]
+    runs = [read_run(path, name)[0] for path, name in zip(directories, names, strict=True)]
     write_atomically(out, page(runs, title or "dbq report").encode())
     return runs
 
@@ -63,10 +61,11 @@ def run_names(directories: Sequence[Path]) -> list[str]:
 
 def page(runs: Sequence[RunFacts], title: str) -> str:
     """The HTML."""
+    kinds = sorted({f"{run.network} on {run.data}" for run in runs})
     return Template(_part("page.html")).substitute(
         title=escape(title),
         style=_part("page.css"),
-        subtitle=escape(_subtitle(runs)),
+        subtitle=escape(f"{counted(len(runs), 'run')}: {'; '.join(kinds)}"),
         headline=_headline(runs),
         layer_heads="".join(_head(key, text) for key, text in LAYER_COLUMNS.items()),
         facts=_json(_facts(runs)),
@@ -78,12 +77,6 @@ def page(runs: Sequence[RunFacts], title: str) -> str:
 
 def _part(name: str) -> str:
     return files("dbq.experiments.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _subtitle(runs: Sequence[RunFacts]) -> str:
-    kinds = sorted({f"{run.network} on {run.data}" for run in runs})
-    about = f"{counted(len(runs), 'run')}: {'; '.join(kinds)}"
-    return f"{about}. Accuracy is that of the hard network on the whole test set."
 
 
 def _headline(runs: Sequence[RunFacts]) -> str:

@@ -20,8 +20,6 @@ Codes are therefore in {-1, 0, 1} and alphas >= 0 whatever the optimizer did, an
 forget. A layer sorts K x N numbers, not K x D.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import torch
@@ -34,7 +32,6 @@ from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.frozen import Branches
 from dbq.quantizers.tensors import (
-    columns,
     keep_nan,
     per_kernel,
     sorted_levels,
@@ -119,7 +116,7 @@ class BranchQuantizer(WeightQuantizer):
         dtype = working_type(weight)
         u = self.gamma_1.to(dtype) * per_kernel(weight).to(dtype)
         index = torch.zeros_like(u, dtype=torch.int8)  # N <= 27 fits int8
-        for t in columns(self.t):
+        for t in self.t.unsqueeze(2).unbind(1):  # K x 1 each
             index += u > t
         return index.long()
 

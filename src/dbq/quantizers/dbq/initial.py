@@ -12,8 +12,6 @@ makes, least squares for alpha given the codes, and again, from several starts. 
 algorithm under the constraint v = E alpha; the error never rises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
@@ -60,8 +58,7 @@ def kmeans_initial(u: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
 
     A kernel with fewer distinct values than levels has no N clusters; it is fitted by `alternate`.
     """
-    distinct = 1 + (u.sort(dim=1).values.diff(dim=1) > 0).sum(1)
-    few = distinct < len(codes)
+    few = 1 + (u.sort(dim=1).values.diff(dim=1) > 0).sum(1) < len(codes)
     levels, branches = codes.shape
     alpha, t = u.new_empty(len(u), branches), u.new_empty(len(u), levels - 1)
     for rows, fit in ((few, alternating_initial), (~few, _from_clusters)):

@@ -13,27 +13,17 @@ Neither half can raise the squared error. The release of the authors starts from
 and so do we, with the sigma of the given numbers (from their mean square) in place of an assumed one.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from dbq.quantizers.fitting.least_squares import normal_equations, solve
-from dbq.quantizers.tensors import nearest, sorted_levels
+from dbq.quantizers.tensors import nearest, over_processes, sorted_levels
 
 QUARTILE = 0.6745  # Phi^-1(3/4): half of a normal distribution lies within +- QUARTILE sigma
 ROUNDS = 50  # Kernels of normal weights converge within 30 for B <= 3; 8 bits keep improving.
-
-Total = Callable[[Tensor], Tensor]  # sums over processes
-
-
-def alone(sums: Tensor) -> Tensor:
-    """There is one process only."""
-    return sums
 
 
 def patterns(branches: int, signed: bool) -> Tensor:
@@ -54,25 +44,29 @@ def nearest_codes(rows: Tensor, basis: Tensor, codes: Tensor) -> Tensor:
     return of_level.gather(2, place.expand(len(of_level), *place.shape))
 
 
-def qem(rows: Tensor, basis: Tensor, codes: Tensor, total: Total = alone) -> tuple[Tensor, Tensor]:
+def qem(rows: Tensor, basis: Tensor, codes: Tensor, shared: bool = False) -> tuple[Tensor, Tensor]:
     """One step: the nearest of `codes` [B, K, D] under `basis` [K, B], and the best basis for them.
+
+    `shared` rows are one part of those that all processes have.
 
     >>> qem(torch.tensor([[-1.0, 2.0, 3.0]]), torch.tensor([[1.0]]), patterns(1, signed=True))
     (tensor([[[-1.,  1.,  1.]]]), tensor([[2.]]))
     """
     chosen = nearest_codes(rows, basis, codes)
-    return chosen, solve(total(normal_equations(chosen, rows)), basis)
+    equations = normal_equations(chosen, rows)
+    return chosen, solve(over_processes(equations) if shared else equations, basis)
 
 
-def fit(rows: Tensor, codes: Tensor, total: Total = alone) -> Tensor:
+def fit(rows: Tensor, codes: Tensor, shared: bool = False) -> Tensor:
     """The K x B basis that ROUNDS steps reach from the start above."""
-    mean_square = total(rows.square().sum(1)) / total(torch.full_like(rows[:, 0], rows.shape[1]))
-    sigma = mean_square.sqrt().unsqueeze(1)
+    sums = torch.stack([rows.square().sum(1), torch.full_like(rows[:, 0], rows.shape[1])])
+    squares, count = over_processes(sums) if shared else sums
+    sigma = (squares / count).sqrt().unsqueeze(1)
     B = codes.shape[1]
     signed = bool(codes.amin() < 0)
     # A ReLU halves the mean square.
     base: Tensor = sigma / 2 ** (B - 1) if signed else 2 * math.sqrt(2) * sigma / (2**B - 1)
     basis = QUARTILE * base * torch.arange(B, device=rows.device, dtype=rows.dtype).exp2()
     for _ in range(ROUNDS):
-        basis = qem(rows, basis, codes, total)[1]
+        basis = qem(rows, basis, codes, shared)[1]
     return basis

@@ -21,8 +21,6 @@ main text's, one set for a layer; the publication mentions both. Its binary acti
 of this.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -48,13 +46,10 @@ class AbcNetQuantizer(HardQuantizer):
         groups = rows if self.per_channel else rows.reshape(1, -1)
         centred = groups - groups.mean(1, keepdim=True)
         deviation = groups.std(1, correction=0, keepdim=True)
-        bases = torch.stack([signs(centred + u * deviation) for u in self._shifts()])
-        nothing = groups.new_zeros(len(groups), len(bases))
-        return bases, solve(normal_equations(bases, groups), nothing)
+        M = self.precision.size
+        shifts = [-1 + 2 * m / (M - 1) for m in range(M)] if M > 1 else [0.0]
+        bases = torch.stack([signs(centred + u * deviation) for u in shifts])
+        return bases, solve(normal_equations(bases, groups), groups.new_zeros(len(groups), M))
 
     def slope(self, rows: Tensor, scales: Tensor) -> Tensor:
         return scales.sum(1, keepdim=True)
-
-    def _shifts(self) -> list[float]:
-        M = self.precision.size
-        return [-1 + 2 * m / (M - 1) for m in range(M)] if M > 1 else [0.0]

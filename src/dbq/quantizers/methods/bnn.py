@@ -7,15 +7,13 @@ Networks").
 
 There is nothing to initialise. Both publications also clip the weight to [-1, 1] after each update:
 values beyond that have no influence, and without the clipping a weight that momentum has carried out
-would never see a gradient again. A quantizer is not told about updates, so `clip_weight` does it when
-the weight is next used in train(), in place.
+would never see a gradient again. A quantizer is not told about updates, so it does this when the
+weight is next used in train(), in place.
 
 BinaryConnect passes the gradient everywhere, which is the same once weights are clipped. We differ
 in two things: its stochastic variant is not offered, and learning rates, which it scales by the
 size of the layer, are the recipe's business.
 """
-
-from __future__ import annotations
 
 import torch
 from torch import Tensor
@@ -37,19 +35,13 @@ class BnnQuantizer(HardQuantizer):
         require_size("bnn", precision, 1)
 
     def forward(self, weight: Tensor) -> Tensor:
-        if self.training and weight.is_leaf and weight.requires_grad:
-            self.clip_weight(weight)
+        if self.training and weight.is_leaf and weight.requires_grad:  # not frozen, not computed
+            # Safe with autograd: only a mask is kept for the backward pass, not the weight. If
+            # something else kept the weight earlier in the same step (a penalty on it, say), autograd
+            # raises an error.
+            with torch.no_grad():
+                weight.clamp_(-1, 1)
         return super().forward(weight)
-
-    @torch.no_grad()
-    def clip_weight(self, weight: Tensor) -> None:
-        """The publications' clipping after an update, in place; frozen and computed weights stay.
-
-        Safe with autograd: this method keeps only a mask for the backward pass, not the weight. If
-        something else kept the weight earlier in the same step (a penalty on it, say), autograd
-        raises an error.
-        """
-        weight.clamp_(-1, 1)
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return signs(rows).unsqueeze(0), rows.new_ones(len(rows), 1)

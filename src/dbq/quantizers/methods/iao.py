@@ -17,8 +17,6 @@ The engine has no kernel for weights with a zero point; with `symmetric`, a = -b
 deploys.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -55,17 +53,11 @@ class IaoQuantizer(WeightQuantizer):
 
     def forward(self, weight: Tensor) -> Tensor:
         if self.training and self.frozen:
-            self.freeze_statistics()
+            # In every step: `model.train()` puts the batch norm back into training mode. The layer
+            # runs before it, so this takes effect in the same step.
+            for batch_norm in self._batch_norm:
+                batch_norm.eval()
         return straight_through(weight, keep_nan(weight, self.freeze(weight).weight))
-
-    def freeze_statistics(self) -> None:
-        """Keep the batch norm behind the layer in eval mode.
-
-        Repeated in every step, because `model.train()` puts it back into training mode. The layer
-        runs before its batch norm, so this takes effect in the same step.
-        """
-        for batch_norm in self._batch_norm:
-            batch_norm.eval()
 
     @torch.no_grad()
     def freeze(self, weight: Tensor) -> FixedPoint:
@@ -86,8 +78,7 @@ class IaoQuantizer(WeightQuantizer):
             factor = (batch_norm.running_var + batch_norm.eps).rsqrt()
             if batch_norm.affine:
                 factor = factor * batch_norm.weight.detach()
-            factor = torch.where(factor.abs() > SMALLEST_FACTOR, factor, 1.0)
-            return factor.to(weight)
+            return torch.where(factor.abs() > SMALLEST_FACTOR, factor, 1.0).to(weight)
         return weight.new_ones(self.kernels)
 
     def _grid(self, folded: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,6 @@ processes that share a batch add up their equations and so share one basis; the 
 its first device.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -38,11 +36,10 @@ from dbq.quantizers.contract import (
     compose,
     require_within,
 )
-from dbq.quantizers.fitting.qem import alone, fit, nearest_codes, patterns, qem
+from dbq.quantizers.fitting.qem import fit, nearest_codes, patterns, qem
 from dbq.quantizers.tensors import (
     keep_nan,
     nearest,
-    over_processes,
     sorted_levels,
     straight_through,
     working_rows,
@@ -126,7 +123,7 @@ class LqNetInputQuantizer(InputQuantizer):
         if not x.numel():
             return
         basis = self._basis_for(x)
-        best = qem(self._rows(x), basis, self.patterns, over_processes)[1]
+        best = qem(self._rows(x), basis, self.patterns, shared=True)[1]
         self.basis.copy_(basis.lerp(best, self.momentum))
         if not self.basis.any():
             self.basis.fill_(SMALLEST_BASIS)
@@ -139,7 +136,7 @@ class LqNetInputQuantizer(InputQuantizer):
         only_zeros = bool(self.basis.abs().amax() <= SMALLEST_BASIS)
         if not x.numel() or not (only_zeros if self.training else not self.has_seen):
             return self.basis.clone()
-        basis = fit(self._rows(x), self.patterns, over_processes if self.training else alone)
+        basis = fit(self._rows(x), self.patterns, shared=self.training)
         if self.training:
             self.basis.copy_(basis)
         return basis

@@ -22,8 +22,6 @@ Where we differ:
 - One step a layer, as published; `per_channel` gives each output kernel its own.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -74,8 +72,7 @@ class LsqQuantizer(WeightQuantizer):
 
     def _step(self, weight: Tensor) -> Tensor:
         """K x 1 x ... (per channel) or 1 x 1 x ..."""
-        step = positive(self.step, SMALLEST_STEP).to(working_type(weight))
-        return along_kernels(step, weight)
+        return along_kernels(positive(self.step, SMALLEST_STEP).to(working_type(weight)), weight)
 
     @torch.no_grad()
     def freeze(self, weight: Tensor) -> FixedPoint:

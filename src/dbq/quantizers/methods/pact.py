@@ -16,8 +16,6 @@ with dq/dalpha = sign(x) where |x| >= alpha and s = alpha / (2^(k-1) - 1). An al
 pushed to zero or below counts by its size, at least 1e-6.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -31,7 +29,7 @@ INITIAL_CLIP = 6.0
 
 
 class LearnedClip(Clip):
-    """c = |alpha|, a parameter."""
+    """c = |alpha|, a parameter with its gradient."""
 
     rule = "pact"
 
@@ -40,7 +38,6 @@ class LearnedClip(Clip):
         self.alpha = nn.Parameter(torch.tensor(INITIAL_CLIP))
 
     def value(self) -> Tensor:
-        """The clip, with its gradient."""
         return positive(self.alpha, SMALLEST_CLIP)
 
     @torch.no_grad()

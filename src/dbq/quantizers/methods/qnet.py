@@ -23,8 +23,6 @@ Where we differ:
 - Only alpha's size counts; a negative one would turn the network's sign.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
@@ -92,8 +90,7 @@ def clustered(u: Tensor, branches: int) -> Tensor:
     """Thresholds between the centres of 2B + 1 clusters of `u`."""
     u = u.sort().values[:: -(-len(u) // MOST_CLUSTERED)]
     centres = kmeans1d(u.unsqueeze(0), 2 * branches + 1)[0]
-    apart = bool((centres.diff() > 0).all())
-    return midpoints(centres) if apart else midway(branches).to(u)
+    return midpoints(centres) if (centres.diff() > 0).all() else midway(branches).to(u)
 
 
 def midway(branches: int) -> Tensor:

@@ -27,8 +27,6 @@ Where we differ:
 - sigma counts as at least alpha / 1000.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -27,8 +27,6 @@ Where we differ:
 - A layer of equal weights is its own level, and trains as float.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -75,8 +73,7 @@ class UniqQuantizer(WeightQuantizer):
         return self.freeze(weight).weight.to(weight.dtype)
 
     def _noisy(self, weight: Tensor) -> Tensor:
-        deviation, mean = _statistics(weight)
-        u = _uniformised(weight)
+        u, mean, deviation = _uniformised(weight)
         noise = (torch.rand_like(u) - 0.5) / self.bins
         noisy: Tensor = mean + deviation * ndtri((u + noise).clamp(EDGE, 1 - EDGE))
         return torch.where(deviation > 0, noisy.to(weight.dtype), weight)
@@ -84,22 +81,15 @@ class UniqQuantizer(WeightQuantizer):
     @torch.no_grad()
     def freeze(self, weight: Tensor) -> Levels:
         """The bin of each weight, and the medians of the bins."""
-        places = (_uniformised(weight) * self.bins).floor().clamp(0, self.bins - 1)
-        codes = torch.nan_to_num(places).to(torch.uint8)
-        deviation, mean = _statistics(weight)
+        u, mean, deviation = _uniformised(weight)
+        codes = torch.nan_to_num((u * self.bins).floor().clamp(0, self.bins - 1)).to(torch.uint8)
         middles = torch.arange(self.bins, dtype=mean.dtype, device=mean.device) + 0.5
         levels: Tensor = mean + deviation * ndtri(middles / self.bins)
         return Levels(codes, levels.expand(self.kernels, self.bins))
 
 
-def _uniformised(weight: Tensor) -> Tensor:
-    """F(w), between 0 and 1."""
-    deviation, mean = _statistics(weight)
-    width = torch.where(deviation > 0, deviation, 1.0)
-    u: Tensor = ndtr((weight.to(mean.dtype) - mean) / width)
-    return u
-
-
-def _statistics(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean of a layer, of all its weights and as constants."""
-    return torch.std_mean(weight.detach().to(working_type(weight)), correction=0)
+def _uniformised(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """F(w), between 0 and 1; mean and standard deviation of the layer's weights, as constants."""
+    w = weight.to(working_type(weight))
+    deviation, mean = torch.std_mean(w.detach(), correction=0)
+    return ndtr((w - mean) / torch.where(deviation > 0, deviation, 1.0)), mean, deviation
