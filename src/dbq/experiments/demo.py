@@ -1,5 +1,7 @@
 """The demo: a small MobileNet on real handwritten digits, from float to a .dbq file."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any

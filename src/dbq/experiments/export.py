@@ -1,5 +1,7 @@
 """Exporting a run of `dbq train` to a program, and evaluating a .dbq file on its data set."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """Searching the number of bits of each layer of a recipe's network, under a budget."""
 
+from __future__ import annotations
+
 import torch
 
 from dbq.costs.bit_search import search_plan

@@ -1,5 +1,7 @@
 """calibrate: batch-norm statistics and activation ranges of the hard network, without labels."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterable
 from typing import Any

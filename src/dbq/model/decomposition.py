@@ -1,5 +1,7 @@
 """branches: the ternary codes and scales of a quantized model."""
 
+from __future__ import annotations
+
 import torch
 from torch import nn
 

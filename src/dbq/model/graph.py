@@ -4,6 +4,8 @@ and which batch norm reads the layer's output.
 torch.fx traces the model symbolically; the graph is only read, never rewritten.
 """
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass

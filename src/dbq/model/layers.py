@@ -4,6 +4,8 @@ They are nn.Conv2d and nn.Linear with two more children. The weight stays a floa
 own state-dict key, so float checkpoints, optimizers and user code keep working.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch.nn.functional as F

@@ -1,5 +1,7 @@
 """Modes: eval mode for the duration of a block."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 

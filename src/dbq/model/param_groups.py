@@ -1,5 +1,7 @@
 """param_groups: which parameters weight decay acts on."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from torch import nn

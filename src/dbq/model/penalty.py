@@ -1,5 +1,7 @@
 """size_penalty: the price of weights that take more bits than they should."""
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 

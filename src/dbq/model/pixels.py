@@ -1,5 +1,7 @@
 """Pixels: uint8 images as the float tensors a network sees, and back."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 Nothing is changed until every layer's quantizers are made, so an error leaves the model as it was.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

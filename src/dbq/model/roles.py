@@ -4,6 +4,8 @@ Running the model on an example input, with hooks, shows in which order the laye
 which shapes they see. It works for every model, traceable or not.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

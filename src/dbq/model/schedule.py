@@ -1,5 +1,7 @@
 """Learning rate and temperature as pure functions of the epoch, which may be fractional."""
 
+from __future__ import annotations
+
 import math
 
 from torch import nn

@@ -1,5 +1,7 @@
 """What every quantizer is: the two contracts that layers, costs, training and deployment rely on."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 
 import torch

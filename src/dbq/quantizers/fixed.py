@@ -6,6 +6,8 @@ The scale follows the live weight, so there is no state to save or to lose. The 
 straight through (nothing is clipped: the largest weight is the largest level).
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -4,6 +4,8 @@ Each has `weight`, the value the layer computes with in eval(), bit for bit, and
 each partial sum of a dot product ([branches, *weight.shape]) which weights take part in it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

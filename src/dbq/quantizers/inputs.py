@@ -8,6 +8,8 @@ that follows a fixed-point one. Three rules give c: batch norm (eq. 13), a const
 running range.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from typing import Any
 

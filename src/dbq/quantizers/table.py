@@ -1,5 +1,7 @@
 """All quantizers by name. A new method is one module plus one entry in QUANTIZERS."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping
 

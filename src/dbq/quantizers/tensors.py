@@ -1,5 +1,7 @@
 """Tensor helpers that several quantizers share. K is the number of kernels, D their length."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

@@ -1,5 +1,7 @@
 """The figure of a comparison: accuracy against the cost of computation and of storage."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 

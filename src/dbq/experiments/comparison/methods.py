@@ -1,5 +1,7 @@
 """The weight quantizers that can be compared: their precisions, and where they come from."""
 
+from __future__ import annotations
+
 from dbq.errors import PlanError
 from dbq.plans.precision import MAX_BITS, Precision
 from dbq.quantizers.table import QUANTIZERS

@@ -4,6 +4,8 @@ The paper's points are hollow, ours are filled. A figure that needs a trained ne
 none is given.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Iterator, Sequence

@@ -4,6 +4,8 @@ Dbouk, Sanghvi, Mehendale, Shanbhag: DBQ: A Differentiable Branch Quantizer for 
 Neural Networks, ECCV 2020. Figures are kept as printed, so that their precision is known.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,5 +1,7 @@
 """The complexity tables of the paper, our figure beside each printed one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,5 +1,7 @@
 """`dbq paper`: writes every table and figure of the paper, our numbers beside the printed ones."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

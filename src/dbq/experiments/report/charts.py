@@ -4,6 +4,8 @@ One description serves the page, where it is interactive, and a file (`drawing.p
 background come from the theme of whoever shows the chart, so a chart sets only what carries meaning.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

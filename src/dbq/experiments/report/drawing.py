@@ -1,5 +1,7 @@
 """Charts as files: SVG or PNG of a Vega-Lite specification, without a browser."""
 
+from __future__ import annotations
+
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType

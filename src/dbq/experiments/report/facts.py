@@ -1,5 +1,7 @@
 """What a report says about a run, from its directory and its network, as plain data."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

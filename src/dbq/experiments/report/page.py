@@ -5,6 +5,8 @@ or inside one block of JSON in which every `<` is escaped. The script inserts it
 HTML.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from html import escape

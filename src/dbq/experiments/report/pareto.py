@@ -1,5 +1,7 @@
 """Cost and accuracy: the Pareto front, and the panel that every such figure consists of."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -20,6 +20,8 @@ Codes are therefore in {-1, 0, 1} and alphas >= 0 whatever the optimizer did, an
 forget. A layer sorts K x N numbers, not K x D.
 """
 
+from __future__ import annotations
+
 from itertools import product
 
 import torch

@@ -12,6 +12,8 @@ makes, least squares for alpha given the codes, and again, from several starts. 
 algorithm under the constraint v = E alpha; the error never rises.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple

@@ -4,6 +4,8 @@ Two implementations of one function: torch calls, for any device and data type a
 and one call of the native kernel for float32 on a CPU (staircase_native.py).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,6 +4,8 @@ The library is built when the package is installed. Where it is missing (a platf
 compiler) torch calls do the same, more slowly; `dbq doctor` says which is used.
 """
 
+from __future__ import annotations
+
 import ctypes
 from ctypes import c_float, c_int, c_int64, c_void_p
 from pathlib import Path

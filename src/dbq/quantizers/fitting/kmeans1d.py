@@ -5,6 +5,8 @@ global optimum. The best left end moves right with the right end, which lets eac
 programme be solved by divide and conquer: n log n candidates instead of n^2.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -13,6 +13,8 @@ whatever the rounding. Other codes may have smaller pivots; they too keep their 
 error never rises by it: the rest is fitted around them.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

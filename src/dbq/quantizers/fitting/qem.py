@@ -13,6 +13,8 @@ Neither half can raise the squared error. The release of the authors starts from
 and so do we, with the sigma of the given numbers (from their mean square) in place of an assumed one.
 """
 
+from __future__ import annotations
+
 import math
 from itertools import product
 

@@ -21,6 +21,8 @@ main text's, one set for a layer; the publication mentions both. Its binary acti
 of this.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -15,6 +15,8 @@ in two things: its stochastic variant is not offered, and learning rates, which 
 size of the layer, are the recipe's business.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

@@ -17,6 +17,8 @@ The engine has no kernel for weights with a zero point; with `symmetric`, a = -b
 deploys.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 

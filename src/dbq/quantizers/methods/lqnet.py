@@ -23,6 +23,8 @@ processes that share a batch add up their equations and so share one basis; the 
 its first device.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

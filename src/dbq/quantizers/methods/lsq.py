@@ -22,6 +22,8 @@ Where we differ:
 - One step a layer, as published; `per_channel` gives each output kernel its own.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -24,6 +24,8 @@ Where we differ:
 - d and q_max that training pushed to zero or below count by their size, at least 1e-12.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

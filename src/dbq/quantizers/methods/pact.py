@@ -16,6 +16,8 @@ with dq/dalpha = sign(x) where |x| >= alpha and s = alpha / (2^(k-1) - 1). An al
 pushed to zero or below counts by its size, at least 1e-6.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

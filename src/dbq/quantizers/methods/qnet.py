@@ -23,6 +23,8 @@ Where we differ:
 - Only alpha's size counts; a negative one would turn the network's sign.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 

@@ -27,6 +27,8 @@ Where we differ:
 - sigma counts as at least alpha / 1000.
 """
 
+from __future__ import annotations
+
 import math
 
 import torch

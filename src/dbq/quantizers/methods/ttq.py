@@ -24,6 +24,8 @@ negative one, with the scales |W_p| u_p and |W_n| u_n. A scale that training has
 its plane.
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor, nn
 

@@ -13,6 +13,8 @@ We differ in one thing: the publication has one Delta and alpha for a layer, her
 its own, as in the other methods of this package. `per_channel = false` is the publication's.
 """
 
+from __future__ import annotations
+
 import math
 
 from torch import Tensor

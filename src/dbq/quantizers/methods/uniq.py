@@ -27,6 +27,8 @@ Where we differ:
 - A layer of equal weights is its own level, and trains as float.
 """
 
+from __future__ import annotations
+
 from typing import Literal
 
 import torch

@@ -14,6 +14,8 @@ that of BNN; we take it from there, without the factor r. XNOR-Net's binary acti
 of this.
 """
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from dbq.plans.precision import Precision
