@@ -5,6 +5,8 @@ quantizer of the layers that the recipe's plan makes ternary differs. Each is a 
 comparison can be stopped and resumed, and several processes can train different methods.
 """
 
+from __future__ import annotations
+
 import json
 import statistics
 import time
