@@ -112,8 +112,9 @@ def test_everything_works_without_the_library() -> None:
     program = """
 import ctypes
 import torch
-def refuse(*_): raise OSError("no library")
-ctypes.CDLL = refuse
+class Refusing(ctypes.CDLL):
+    def __init__(self, *_): raise OSError("no library")
+ctypes.CDLL = Refusing
 import dbq
 from dbq.quantizers.dbq.staircase_native import STAIRCASE
 assert STAIRCASE is None
