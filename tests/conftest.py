@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 # `make test` runs two workers: with two threads each, torch's would spin against each other. This has to
 # be said before torch is imported, and goes for the processes that tests start, too.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# torch.compile's cache does not tell code for one ATEN_CPU_CAPABILITY from code for another.
+CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "any")
+CACHE = Path(tempfile.gettempdir()) / f"torchinductor-{os.getuid()}-{CAPABILITY}"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
 
 import pytest
 import torch
