@@ -11,9 +11,9 @@ from pathlib import Path
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 # torch.compile's cache does not tell code for one ATEN_CPU_CAPABILITY from code for another.
-CAPABILITY = os.environ.get("ATEN_CPU_CAPABILITY", "any")
-CACHE = Path(tempfile.gettempdir()) / f"torchinductor-{os.getuid()}-{CAPABILITY}"
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE)
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(
+    Path(tempfile.gettempdir(), f"torchinductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'any')}")
+)
 
 import pytest
 import torch
