@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,9 +92,8 @@ def test_modes(
 def test_palettes(tmp_path: Path, transparency: int | bytes | None, expected: list[object]) -> None:
     made = image("P", 0, 1, 2)
     made.putpalette([10, 20, 30, 40, 50, 60, 0, 0, 0])
-    made.save(
-        tmp_path / "a.png", **({} if transparency is None else {"transparency": transparency})
-    )
+    options: dict[str, Any] = {} if transparency is None else {"transparency": transparency}
+    made.save(tmp_path / "a.png", **options)
     with Image.open(tmp_path / "a.png") as written:
         assert written.mode == "P"
     assert seen(tmp_path / "a.png", 1, 3) == expected
@@ -118,7 +118,7 @@ def test_sixteen_bit_colour_and_grey_agree(tmp_path: Path) -> None:
 def test_the_first_frame_of_an_animation(tmp_path: Path, suffix: str) -> None:
     colours = [(255, 0, 0), (0, 0, 255)]
     first, second = (Image.new("RGB", (2, 1), colour) for colour in colours)
-    options = {"lossless": True} if suffix == "webp" else {}
+    options: dict[str, Any] = {"lossless": True} if suffix == "webp" else {}
     first.save(tmp_path / f"a.{suffix}", save_all=True, append_images=[second], **options)
     with Image.open(tmp_path / f"a.{suffix}") as written:
         assert getattr(written, "n_frames", 1) == 2
@@ -139,7 +139,7 @@ def test_orientation(tmp_path: Path, orientation: int, suffix: str) -> None:
     stored = np.arange(36, dtype=np.uint8).reshape(height, width, 3)
     tags = Image.Exif()
     tags[0x0112] = orientation
-    options = {"lossless": True} if suffix == "webp" else {}
+    options: dict[str, Any] = {"lossless": True} if suffix == "webp" else {}
     Image.fromarray(stored).save(tmp_path / f"a.{suffix}", exif=tags, **options)
     upright = SIDES[orientation][0] in ("top", "bottom")
     expected = np.zeros((height, width, 3) if upright else (width, height, 3), np.uint8)

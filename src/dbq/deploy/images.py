@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from dbq.support.regular import why_unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
+    from PIL.Image import Transpose
 
 Pixels = npt.NDArray[np.uint8]  # [height, width, channels]
 BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, without importing pillow
@@ -81,7 +82,10 @@ def images_in(path: Path) -> list[Path]:
     """The image files in a folder, by name; of any other path, the path itself."""
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    try:
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
     if not found:
         raise DataError(f"{path}: no image in this folder; expected files {', '.join(SUFFIXES)}")
     return found
@@ -115,9 +119,8 @@ def decode(source: str | os.PathLike[str] | IO[bytes], at_least: int = 0) -> Pil
                     None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
                 )
             image.load()
-            turn = UPRIGHT.get(_orientation(image))
-            rgb = _rgb(image)
-            return rgb if turn is None else rgb.transpose(Image.Transpose(turn))
+            turn, rgb = _turn(image), _rgb(image)
+            return rgb if turn is None else rgb.transpose(turn)
     except UnidentifiedImageError:
         raise UnreadableImageError("not an image") from None
     except (MemoryError, UnreadableImageError):
@@ -133,10 +136,13 @@ def _check_size(width: int, height: int) -> None:
         raise UnreadableImageError(f"{width}x{height} pixels, sides over {LARGEST_RATIO} to 1")
 
 
-def _orientation(image: PillowImage) -> object:
+def _turn(image: PillowImage) -> Transpose | None:
+    """What makes it upright, if it is not."""
+    from PIL.Image import Transpose
+
     try:
-        return image.getexif().get(ORIENTATION)
-    except Exception:  # damaged tags on a sound image
+        return Transpose(UPRIGHT[image.getexif()[ORIENTATION]])
+    except Exception:  # no tag, or damaged ones on a sound image
         return None
 
 
@@ -151,12 +157,13 @@ def _rgb(image: PillowImage) -> PillowImage:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _eight_bits(values: npt.NDArray[np.generic]) -> Pixels:
+def _eight_bits(values: npt.NDArray[Any]) -> Pixels:
     """Grey of more than 8 bits. Where no rule says what white is, a guess could be wrong: refuse."""
     white = 1 if values.dtype.kind == "f" else 2**16 - 1
     if not ((values >= 0) & (values <= white)).all():  # NaN is not
         raise UnreadableImageError(f"{values.dtype} pixels outside 0 to {white}")
-    return (np.rint(values * 255) if white == 1 else values >> 8).astype(np.uint8)
+    codes: npt.NDArray[Any] = np.rint(values * 255) if white == 1 else values >> 8
+    return codes.astype(np.uint8)
 
 
 def centre_of_resized(image: PillowImage, length: int, side: int) -> Pixels:
