@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from dbq.data import files
 from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.views import MEAN, STD, centre_view, random_view
@@ -127,9 +128,11 @@ def test_an_unreadable_file_is_skipped_if_wanted(folder: Path, workers: int) -> 
         next(split(folder, workers, skip=True).batches([torch.tensor([1])]))
 
 
-def test_a_worker_that_dies(folder: Path) -> None:
-    (folder / "0.jpg").unlink()
-    os.mkfifo(folder / "0.jpg")  # nobody writes to it: the worker waits, and we wait for the worker
+def test_a_worker_that_dies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(path: str, side: int) -> None:
+        threading.Event().wait()  # for ever: the worker waits, and we wait for the worker
+
+    monkeypatch.setattr(files, "centre_view", wait)
 
     def kill() -> None:
         (worker,) = multiprocessing.active_children()

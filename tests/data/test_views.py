@@ -10,14 +10,8 @@ import pytest
 from PIL import Image
 
 from dbq.data import views
-from dbq.data.views import (
-    UnreadableImageError,
-    centre_view,
-    crop_of_resized,
-    decode,
-    random_view,
-)
-from dbq.deploy.images import require_pillow, resized
+from dbq.data.views import centre_view, crop_of_resized, random_view
+from dbq.deploy.images import UnreadableImageError, decode, require_pillow, resized
 from dbq.errors import DataError
 from tests.photographs import write_photograph
 

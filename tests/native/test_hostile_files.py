@@ -253,4 +253,4 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     assert "Is a directory" in refusal(tmp_path)
     (tmp_path / "empty.dbq").touch()
     assert "no .dbq file" in refusal(tmp_path / "empty.dbq")
-    assert "Invalid argument" in refusal("/dev/null")
+    assert "Not a regular file" in refusal("/dev/null")

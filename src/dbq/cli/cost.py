@@ -12,6 +12,7 @@ import typer
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
 from dbq.plans.shipped import PLANS
+from dbq.support.text import printable
 
 
 class By(StrEnum):
@@ -97,7 +98,7 @@ def cost(
         print_json({"model": model, "plan": chosen.name, **options, **result.to_json()})
         return
     folded = ", batch norm folded" if fold_bn else ""
-    typer.echo(f"{model}, width {width:g}, {side}x{side}, plan {chosen.name}{folded}")
+    typer.echo(f"{model}, width {width:g}, {side}x{side}, plan {printable(chosen.name)}{folded}")
     typer.echo(result.table(by.value))
 
 

@@ -10,7 +10,7 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json, progress_bars
-from dbq.support.text import WIDTH
+from dbq.support.text import WIDTH, printable
 
 if TYPE_CHECKING:
     from dbq.data.examination import Report
@@ -117,10 +117,10 @@ def _print(report: Report) -> None:
         typer.echo(f"{part.name}: {part.images} images of {len(part.per_class)} classes")
         if len(part.per_class) <= FEW:
             for name, count in part.per_class.items():
-                typer.echo(f"  {count:7}  {name}")
+                typer.echo(f"  {count:7}  {printable(name)}")
         else:
             counts = part.per_class.values()
             typer.echo(f"  {min(counts)} to {max(counts)} a class; --json lists them")
     for problem in report.problems:
-        typer.echo(f"problem: {problem}")
+        typer.echo(f"problem: {printable(problem)}")
     typer.echo(f"sha256 {report.sha256}")

@@ -9,7 +9,9 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
-from dbq.errors import FileFormatError
+from dbq.errors import EngineError
+from dbq.support.facts import fact, fact_list, wrong_fact
+from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="Threads of the engine.")]
@@ -54,8 +56,8 @@ def export(
         print_json({**files, "facts": dict(program.facts)})
         return
     typer.echo(f"{Agreement(**program.facts['agreement'])} ({program.facts['compared_on']})")
-    typer.echo(f"{target}: {size:,} bytes" + (f", and {onnx}" if onnx else ""))
-    typer.echo(f"next: dbq run {target} IMAGE, or dbq bench {target}")
+    typer.echo(printable(f"{target}: {size:,} bytes" + (f", and {onnx}" if onnx else "")))
+    typer.echo(f"next: dbq run {as_argument(target)} IMAGE, or dbq bench {as_argument(target)}")
 
 
 def inspect(
@@ -86,7 +88,9 @@ def inspect(
 
 def run(
     file: FileArgument,
-    images: Annotated[list[Path], typer.Argument(help="Image files, of any format and size.")],
+    images: Annotated[
+        list[Path], typer.Argument(help="Image files of any format and size, or folders of them.")
+    ],
     top: Annotated[int, typer.Option(min=1, help="How many classes to show.")] = 5,
     threads: ThreadsOption = 1,
     as_json: JsonOption = False,
@@ -98,19 +102,25 @@ def run(
     \b
     Examples:
       dbq run net.dbq cat.jpg
+      dbq run net.dbq photographs/ --top 1
       dbq run net.dbq *.png --top 1 --json
     """
     import numpy as np
 
     from dbq.deploy.engine import load
-    from dbq.deploy.images import read_image
+    from dbq.deploy.images import images_in, read_image
 
+    paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
+        classes, *pixels = net.output_shape
+        if pixels != [1, 1]:
+            raise EngineError(f"{file} has an output for each pixel, not for each image")
         length = _resize_length(net.facts, max(net.input_shape[:2]))
-        logits = net(np.stack([read_image(path, net.input_shape, length) for path in images]))
-        names = net.facts.get("classes") or [str(k) for k in range(logits.shape[1])]
+        names = fact_list(net.facts, "classes", str, classes) or list(map(str, range(classes)))
+        read = (read_image(path, net.input_shape, length) for path in paths)
+        logits = [net(image)[0] for image in read]  # a folder need not fit into memory
     rows: list[dict[str, Any]] = []
-    for path, scores in zip(images, logits, strict=True):
+    for path, scores in zip(paths, logits, strict=True):
         best = np.argsort(-scores, kind="stable")[:top]
         found = [{"class": names[k], "index": int(k), "logit": float(scores[k])} for k in best]
         rows.append({"image": str(path), "top": found})
@@ -118,18 +128,16 @@ def run(
         print_json(rows)
         return
     for row in rows:
-        typer.echo(f"{row['image']}")
+        typer.echo(printable(row["image"]))
         for each in row["top"]:
-            typer.echo(f"  {each['logit']:9.3f}  {each['class']}")
+            typer.echo(f"  {each['logit']:9.3f}  {printable(each['class'])}")
 
 
 def _resize_length(facts: dict[str, Any], side: int) -> int:
-    """The length that `read_image` takes, 0 if the file has none. Files are untrusted: check it."""
-    length = facts.get("resize_length", 0)
-    if type(length) is not int or not (length == 0 or side <= length <= 4 * side):
-        raise FileFormatError(
-            f"the file's resize_length is {length!r}; expected {side} to {4 * side}: export it again"
-        )
+    """The length that `read_image` takes, 0 if the file has none."""
+    length = fact(facts, "resize_length", int, 0)
+    if length and not side <= length <= 4 * side:
+        raise wrong_fact(facts, "resize_length", f"{side} to {4 * side}")
     return length
 
 
@@ -159,8 +167,6 @@ def bench(
 
 
 def _bench_text(found: dict[str, Any]) -> str:
-    from dbq.support.text import as_text, plain_table, short
-
     table = plain_table(["layer", "kernel", "µs", "GMAC/s"], left=2)
     for layer in found["layers"]:
         if layer["kernel"]:
@@ -169,7 +175,8 @@ def _bench_text(found: dict[str, Any]) -> str:
                           f"{speed:.1f}" if speed else "")  # fmt: skip
     return as_text(
         table,
-        f"{found['network']}, {found['isa']}, {found['threads']} threads, batch {found['batch']}: "
+        f"{printable(found['network'])}, {found['isa']}, {found['threads']} threads, "
+        f"batch {found['batch']}: "
         f"median {found['milliseconds']:.3f} ms of {found['calls']} calls, fastest "
         f"{found['fastest_milliseconds']:.3f} ms, {found['images_per_second']:.0f} images/s; "
         f"{short(found['peak_memory'])}B of memory, loaded in {found['load_milliseconds']:.1f} ms",

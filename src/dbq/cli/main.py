@@ -22,11 +22,12 @@ from dbq.cli.report import paper, report
 from dbq.cli.sweep import sweep
 from dbq.cli.training import evaluate, recipes_app, train
 from dbq.errors import DbqError
+from dbq.support.text import printable
 from dbq.version import __version__
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
     raise typer.Exit(2)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
+from dbq.support.text import printable
 
 
 def report(
@@ -36,9 +37,8 @@ def report(
         rows = [{"name": run.name, "plan": run.plan, **run.result.to_json()} for run in facts]
         print_json({"page": str(out), "runs": rows})
     else:
-        typer.echo(
-            f"{out}: {', '.join(run.name for run in facts)} ({out.stat().st_size / 1e6:.1f} MB)"
-        )
+        names = ", ".join(run.name for run in facts)
+        typer.echo(printable(f"{out}: {names} ({out.stat().st_size / 1e6:.1f} MB)"))
 
 
 def paper(

@@ -16,6 +16,7 @@ from dbq.cli.options import JsonOption, SetOption
 from dbq.cli.terminal import command_line, print_json
 from dbq.errors import TrainingError
 from dbq.experiments.sweep.sweep import load_sweep, sweep_names
+from dbq.support.text import printable
 
 if TYPE_CHECKING:
     from dbq.experiments.sweep.outcome import Outcome
@@ -111,7 +112,8 @@ def _progress(epochs: int, quiet: bool) -> Iterator[Callable[[Sequence[Task]], N
             ends = {task.name: task.end for task in tasks}
             for name, end in ends.items():
                 if end and seen.get(name, end) != end:  # not news if it had ended before we started
-                    console.print(f"{name} {end}", markup=False, highlight=False, soft_wrap=True)
+                    line = printable(f"{name} {end}")
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
             seen.update(ends)
             done = list(ends.values()).count("finished")
             failed = sum(bool(end) for end in ends.values()) - done

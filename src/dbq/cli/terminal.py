@@ -6,9 +6,12 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from dbq.support.text import as_argument
 
 
 def print_json(data: Any) -> None:
@@ -26,8 +29,9 @@ def command_line(context: typer.Context) -> str:
         values = value if isinstance(value, list | tuple) else [value]
         for each in values:
             words += [parameter.opts[0]] if parameter.param_type_name == "option" else []
-            words += [] if each is True else [str(each)]
-    return shlex.join(words)
+            word = as_argument(each) if isinstance(each, Path) else shlex.quote(str(each))
+            words += [] if each is True else [word]
+    return " ".join(words)
 
 
 @contextmanager

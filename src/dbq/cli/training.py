@@ -12,7 +12,7 @@ import typer
 from dbq.cli.options import JsonOption, RecipeArgument, SetOption, complete_recipe
 from dbq.cli.terminal import print_json
 from dbq.errors import RecipeError, TrainingError
-from dbq.support.text import as_text, plain_table, short
+from dbq.support.text import as_text, plain_table, printable, short
 from dbq.training.recipe import Recipe, load_recipe, recipe_names
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def evaluate(
         return
     epoch = "" if found["epoch"] is None else f", epoch {found['epoch'] + 1}"
     typer.echo(
-        f"{found['recipe']} ({found['plan']}){epoch}: "
+        f"{printable(found['recipe'])} ({printable(found['plan'])}){epoch}: "
         f"top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} % of {found['images']} images "
         f"({found['data']}, {found['split']})"
     )
@@ -176,7 +176,7 @@ def show_recipe(
     if as_json:
         print_json(tomllib.loads(text))
     else:
-        typer.echo(text.rstrip())
+        typer.echo("\n".join(map(printable, text.rstrip().split("\n"))))
 
 
 def _result_text(result: Result, out: Path) -> str:

@@ -18,8 +18,9 @@ from torch.utils.data import Dataset
 
 from dbq.data.files import FileSplit, read_in_workers
 from dbq.data.split import Split, TensorSplit
-from dbq.data.views import UnreadableImageError, decode
+from dbq.deploy.images import UnreadableImageError, decode
 from dbq.support.progress import Progress, silent
+from dbq.support.regular import why_unreadable
 
 CHUNK = 64  # files a worker examines between two reports
 
@@ -112,8 +113,11 @@ class _Examiner(Dataset[tuple[str, str]]):
         return len(self.names)
 
     def __getitem__(self, index: int) -> tuple[str, str]:
+        path = os.path.join(self.root, os.fsdecode(self.names[index]))
+        if reason := why_unreadable(path):
+            return "", reason
         try:
-            with open(os.path.join(self.root, os.fsdecode(self.names[index])), "rb") as file:
+            with open(path, "rb") as file:
                 contents = file.read()
         except OSError as error:
             return "", error.strerror or str(error)

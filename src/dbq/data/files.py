@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from dbq.data.options import DataOptions
 from dbq.data.split import Batch, Split
-from dbq.data.views import MEAN, STD, UnreadableImageError, centre_view, random_view
-from dbq.deploy.images import Pixels, require_pillow
+from dbq.data.views import MEAN, STD, centre_view, random_view
+from dbq.deploy.images import Pixels, UnreadableImageError, require_pillow
 from dbq.errors import DataError, first_line
 from dbq.model.pixels import normalise
 

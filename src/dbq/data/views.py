@@ -2,28 +2,21 @@
 
 Training: shorter side resized to a random length in [256, 480], a random 224x224 crop, half of them
 mirrored. Testing: shorter side 256, the centre crop. For other crops than 224 these lengths scale.
-The orientation tag of a camera is ignored, as it is in published accuracies.
 """
 
 from __future__ import annotations
 
-import math
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbq.deploy.images import BILINEAR, Pixels, centre_of_resized, resized
-from dbq.errors import first_line
+from dbq.deploy.images import BILINEAR, Pixels, centre_of_resized, decode, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 CROP, TEST_LENGTH, TRAIN_LENGTHS = 224, 256, (256, 480)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # over ImageNet's training images
-
-
-class UnreadableImageError(Exception):
-    """A file that cannot be decoded; the message is the reason, without the file's name."""
 
 
 def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
@@ -45,31 +38,6 @@ def centre_view(path: str, side: int) -> Pixels:
 def resize_length(side: int) -> int:
     """Length of the shorter side before a square of `side` is cut from the centre."""
     return scaled(TEST_LENGTH, side)
-
-
-def decode(source: str | IO[bytes], at_least: int = 0) -> Image:
-    """An image as RGB.
-
-    With `at_least`, a JPEG may be decoded at a half, quarter or eighth of its size, which is faster, as
-    long as its shorter side keeps that many pixels.
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(source) as image:
-            if at_least:
-                factor = at_least / min(image.size)
-                image.draft(
-                    None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
-                )
-            image.load()
-            return image if image.mode == "RGB" else image.convert("RGB")
-    except UnidentifiedImageError:
-        raise UnreadableImageError("not an image") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # decoders raise nearly anything on a damaged file
-        raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
 
 
 def scaled(length: int, side: int) -> int:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from dbq.deploy.inspection import NetDescription, NetLayer
 from dbq.errors import DbqError, EngineError, FileFormatError
+from dbq.support.regular import why_unreadable
 
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
 
@@ -112,6 +113,8 @@ class Net:
         self._library = library()
         if isinstance(source, bytes):
             handle = self._library.dbq_load_memory(source, len(source))
+        elif reason := why_unreadable(source):
+            raise FileFormatError(f"cannot read {os.fspath(source)}: {reason}")
         else:
             handle = self._library.dbq_load(os.fsencode(source))
         if not handle:

@@ -16,6 +16,7 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import Shape, Tensor, Type
 from dbq.errors import FileFormatError, LoweringError
 from dbq.support.atomic import write_atomically
+from dbq.support.regular import why_unreadable
 
 MAGIC = b"\x89DBQ\r\n\x1a\n"
 VERSION = 1
@@ -67,6 +68,8 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     ...
     dbq.errors.FileFormatError: cannot read missing.dbq: No such file or directory
     """
+    if reason := why_unreadable(path):
+        raise FileFormatError(f"cannot read {os.fspath(path)}: {reason}")
     try:
         content = Path(path).read_bytes()
     except OSError as error:

@@ -1,20 +1,56 @@
-"""Image files as the uint8 arrays a network reads."""
+"""Image files as the uint8 arrays a network reads: one reader for training, tests and `dbq run`.
+
+Every kind of file becomes 8-bit RGB, or 8-bit grey where the network reads one channel:
+
+| Pillow mode           | pixels                                                                     |
+|-----------------------|----------------------------------------------------------------------------|
+| 1                     | 0 and 255                                                                  |
+| L, P, RGB             | as they are; the palette is looked up                                      |
+| LA, RGBA, transparency| laid on white, as browsers and viewers show them                           |
+| CMYK                  | red = (255 - cyan) (255 - black) / 255, the others alike; no colour profile|
+| I;16, I               | the high byte of 16 bits, as Pillow reads 16-bit colour; refused if outside|
+| F                     | 255 times the value, rounded; refused unless all are from 0 to 1           |
+
+The camera's orientation (EXIF) is applied. Of an animation, the first frame counts. Sizes are checked
+before anything is decoded.
+"""
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dbq.errors import DataError
+from dbq.errors import DataError, first_line
+from dbq.support.regular import why_unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
+    from PIL.Image import Transpose
 
 Pixels = npt.NDArray[np.uint8]  # [height, width, channels]
 BILINEAR = 2  # PIL.Image.Resampling.BILINEAR, without importing pillow
+MOST_PIXELS = 2**27  # half a gigabyte in memory: more than the 108 million of a telephone's camera
+LARGEST_RATIO = 100  # of the longer side to the shorter one
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+ORIENTATION = 0x0112  # the EXIF tag
+UPRIGHT = {
+    2: 0,
+    3: 3,
+    4: 1,
+    5: 5,
+    6: 4,
+    7: 6,
+    8: 2,
+}  # its values: PIL.Image.Transpose that undoes them
+
+
+class UnreadableImageError(Exception):
+    """A file that cannot be decoded; the message is the reason, without the file's name."""
 
 
 def read_image(path: Path, shape: tuple[int, int, int], resize_length: int = 0) -> Pixels:
@@ -24,23 +60,35 @@ def read_image(path: Path, shape: tuple[int, int, int], resize_length: int = 0) 
     not given, the image is scaled to just cover `shape`. An image of the right size stays as it is.
     """
     require_pillow()
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     height, width, channels = shape
     if channels not in (1, 3):
         raise DataError(f"the network reads {channels} channels; image files have 1 or 3")
     try:
-        with Image.open(path) as image:
-            wanted = image.convert("RGB" if channels == 3 else "L")
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not a readable image ({error})") from None
-    if wanted.size == (width, height):
-        return np.asarray(wanted, np.uint8).reshape(shape)
-    if resize_length and width == height:
-        return centre_of_resized(wanted, resize_length, width).reshape(shape)
+        wanted = decode(path)
+        if channels == 1:
+            wanted = wanted.convert("L")
+        if wanted.size == (width, height):
+            return np.asarray(wanted, np.uint8).reshape(shape)
+        if resize_length and width == height:
+            return centre_of_resized(wanted, resize_length, width).reshape(shape)
+    except UnreadableImageError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
     return np.asarray(ImageOps.fit(wanted, (width, height), BILINEAR), np.uint8).reshape(shape)
+
+
+def images_in(path: Path) -> list[Path]:
+    """The image files in a folder, by name; of any other path, the path itself."""
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    if not found:
+        raise DataError(f"{path}: no image in this folder; expected files {', '.join(SUFFIXES)}")
+    return found
 
 
 def require_pillow() -> None:
@@ -51,9 +99,80 @@ def require_pillow() -> None:
         raise DataError("image files need Pillow: pip install 'dbq[images]'") from None
 
 
+def decode(source: str | os.PathLike[str] | IO[bytes], at_least: int = 0) -> PillowImage:
+    """An image as upright RGB, by the conversions at the top of this file.
+
+    With `at_least`, a JPEG may be decoded at a half, quarter or eighth of its size, which is faster, as
+    long as its shorter side keeps that many pixels.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    reason = why_unreadable(source) if isinstance(source, str | os.PathLike) else ""
+    if reason:
+        raise UnreadableImageError(reason)
+    try:
+        with Image.open(source) as image:
+            _check_size(*image.size)
+            if at_least:
+                factor = at_least / min(image.size)
+                image.draft(
+                    None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
+                )
+            image.load()
+            turn, rgb = _turn(image), _rgb(image)
+            return rgb if turn is None else rgb.transpose(turn)
+    except UnidentifiedImageError:
+        raise UnreadableImageError("not an image") from None
+    except (MemoryError, UnreadableImageError):
+        raise
+    except Exception as error:  # decoders raise nearly anything on a damaged file
+        raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise UnreadableImageError(f"{width}x{height} pixels, over {MOST_PIXELS:,} in all")
+    if max(width, height) > LARGEST_RATIO * min(width, height):
+        raise UnreadableImageError(f"{width}x{height} pixels, sides over {LARGEST_RATIO} to 1")
+
+
+def _turn(image: PillowImage) -> Transpose | None:
+    """What makes it upright, if it is not."""
+    from PIL.Image import Transpose
+
+    try:
+        return Transpose(UPRIGHT[image.getexif()[ORIENTATION]])
+    except Exception:  # no tag, or damaged ones on a sound image
+        return None
+
+
+def _rgb(image: PillowImage) -> PillowImage:
+    from PIL import Image
+
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        image = Image.fromarray(_eight_bits(np.asarray(image)))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _eight_bits(values: npt.NDArray[Any]) -> Pixels:
+    """Grey of more than 8 bits. Where no rule says what white is, a guess could be wrong: refuse."""
+    white = 1 if values.dtype.kind == "f" else 2**16 - 1
+    if not ((values >= 0) & (values <= white)).all():  # NaN is not
+        raise UnreadableImageError(f"{values.dtype} pixels outside 0 to {white}")
+    codes: npt.NDArray[Any] = np.rint(values * 255) if white == 1 else values >> 8
+    return codes.astype(np.uint8)
+
+
 def centre_of_resized(image: PillowImage, length: int, side: int) -> Pixels:
-    """The square in the middle of an image whose shorter side becomes `length`."""
+    """The square in the middle of an image whose shorter side becomes `length`.
+
+    The whole image is resized: to cut first would round differently in a few pixels.
+    """
     width, height = resized(image.size, length)
+    _check_size(width, height)
     left, top = round((width - side) / 2), round((height - side) / 2)
     whole = image.resize((width, height), BILINEAR)
     return np.asarray(whole.crop((left, top, left + side, top + side)), np.uint8)

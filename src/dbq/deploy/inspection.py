@@ -15,7 +15,7 @@ import numpy as np
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation, Summing
 from dbq.deploy.packing import packed_size
-from dbq.support.text import Table, as_text, plain_table, short
+from dbq.support.text import Table, as_text, plain_table, printable, short
 
 if TYPE_CHECKING:
     from dbq.deploy.program import Program
@@ -83,7 +83,8 @@ class ProgramDescription(Description):
         })  # fmt: skip
         weights, size = _total(self.layers, "weights"), _total(self.layers, "weight_bytes")
         last = (
-            f"{self.name}, uint8 image {self.input}: {short(_total(self.layers, 'macs'))} MACs; "
+            f"{printable(self.name)}, uint8 image {self.input}: "
+            f"{short(_total(self.layers, 'macs'))} MACs; "
             f"{short(weights)} weights in {short(size)} bytes "
             f"({8 * size / max(1, weights):.2f} bits each), "
             f"scales {short(_total(self.layers, 'scale_bytes'))} bytes"
@@ -161,7 +162,7 @@ class NetDescription(Description):
             "MMACs": _unless_zero(layer.macs / 1e6, ".2f"),
         })  # fmt: skip
         last = (
-            f"{self.name}: {short(_total(self.layers, 'macs'))} MACs, "
+            f"{printable(self.name)}: {short(_total(self.layers, 'macs'))} MACs, "
             f"{short(_total(self.layers, 'weight_bytes'))} bytes of weights, "
             f"{short(self.peak_memory)} bytes in all; {self.isa}, {self.threads} threads, "
             f"loaded in {self.load_milliseconds:.1f} ms"

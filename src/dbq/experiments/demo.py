@@ -11,7 +11,7 @@ from dbq.deploy.fileformat import save
 from dbq.experiments.export import evaluate_deployed, program_of_run
 from dbq.experiments.report.page import write_report
 from dbq.support.progress import Progress
-from dbq.support.text import as_text, plain_table, short
+from dbq.support.text import as_argument, as_text, plain_table, short
 from dbq.training.recipe import load_recipe
 from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
@@ -110,7 +110,7 @@ def results_table(rows: list[Row]) -> str:
         f"networks, metrics and recipes: {Path(rows[0].run).parent}/",
         f"deployed, by the native engine: {', '.join(row.file for row in rows if row.file)}",
         f"all of it in pictures: {Path(rows[0].run).parent / REPORT}",
-        f"next: dbq inspect {rows[-1].file}",
+        f"next: dbq inspect {as_argument(rows[-1].file)}",
     )
 
 

@@ -15,6 +15,7 @@ from dbq.deploy.engine import Net, load
 from dbq.deploy.program import Program
 from dbq.errors import DataError, LoweringError
 from dbq.lowering.lower import lower
+from dbq.support.facts import fact
 from dbq.training.evaluation import evaluate
 from dbq.training.networks import example_image
 from dbq.training.processes.world import World
@@ -69,22 +70,23 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
     """Top-1 and top-5 of a .dbq file, run by the native engine on a whole test set."""
     with load(path, threads=threads) as net:
         facts = net.facts
-        if facts.get("data") not in DATASETS:
+        name = fact(facts, "data", str, "")
+        if name not in DATASETS:
             raise DataError(
                 f"{path} does not name its data set; expected a file written by `dbq export RUN`"
             )
-        options = DataOptions(facts["data"], data, image_size=net.input_shape[0])
+        options = DataOptions(name, data, image_size=net.input_shape[0])
         _, test = load_data(options)
         score = evaluate(_Deployed(net), test, World(0, 1, torch.device("cpu")), raw=True)
         return {
             "network": str(path),
-            "recipe": facts.get("recipe", ""),
-            "plan": facts.get("plan", ""),
-            "epoch": facts.get("epoch"),
+            "recipe": fact(facts, "recipe", str, ""),
+            "plan": fact(facts, "plan", str, ""),
+            "epoch": None if facts.get("epoch") is None else fact(facts, "epoch", int, 0),
             "top1": score.top1,
             "top5": score.top5,
             "images": score.images,
-            "data": facts["data"],
+            "data": name,
             "split": test.name,
             "engine": f"libdbq, {net.isa}",
         }

@@ -1,8 +1,13 @@
-"""Tables, numbers and counts as plain text, the same in a terminal, a file and a test."""
+"""Tables, numbers and counts as plain text, the same in a terminal, a file and a test.
+
+Names come from files that others wrote: `printable` is for every one of them that is printed.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import shlex
 import textwrap
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -27,7 +32,7 @@ class Table:
         self.rows = [columns]  # the head is the first; an empty one is a blank line
 
     def add_row(self, *cells: str) -> None:
-        self.rows.append(list(cells))
+        self.rows.append([printable(cell) for cell in cells])
 
     def add_section(self) -> None:
         self.rows.append([])
@@ -81,9 +86,33 @@ def as_text(*parts: Table | str, width: int = WIDTH) -> str:
 def _folded(text: str, width: int) -> list[str]:
     lines = (
         textwrap.wrap(line, width, break_on_hyphens=False) if len(line) > width else [line]
-        for line in text.splitlines() or [""]
+        for line in map(printable, text.splitlines() or [""])
     )
     return [line for folded in lines for line in folded]
+
+
+def printable(text: object) -> str:
+    """`text` in one line that cannot steer a terminal: what does not print becomes its number.
+
+    >>> print(printable("tabby\\x1b[2J\\n"), printable("größe 猫"))
+    tabby\\u001b[2J\\u000a größe 猫
+    """
+    return "".join(c if c.isprintable() else _escaped(ord(c)) for c in str(text))
+
+
+def _escaped(code: int) -> str:
+    """As in TOML and JSON, so that a recipe that is printed is still the same recipe."""
+    return f"\\u{code:04x}" if code < 2**16 else f"\\U{code:08x}"
+
+
+def as_argument(path: str | os.PathLike[str]) -> str:
+    """A path as it is typed in a shell, where a leading dash would make it an option.
+
+    >>> as_argument("runs/net.dbq"), as_argument("-x.dbq"), as_argument("my net.dbq")
+    ('runs/net.dbq', './-x.dbq', "'my net.dbq'")
+    """
+    name = os.fspath(path)
+    return printable(shlex.quote(f"./{name}" if name.startswith("-") else name))
 
 
 def short(number: float) -> str:

@@ -14,6 +14,7 @@ from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.tensors import DTYPES, Array, Floats, Tensor, require
+from dbq.support.facts import fact_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +91,11 @@ class Lookup(Operation):
 
     def _line(self, values: Values, tensor: Tensor) -> tuple[Floats, Floats] | None:
         """Slope and offset for each channel, if (pixel / 255 - mean) / std explains the table."""
-        mean, std = (np.asarray(values.facts.get(key, ()), np.float64) for key in ("mean", "std"))
-        if not len(mean) == len(std) == len(self.table):
+        mean, std = (
+            np.asarray(fact_list(values.facts, key, float, len(self.table)), np.float64)
+            for key in ("mean", "std")
+        )
+        if not (mean.size and std.size and np.isfinite(mean).all() and (std > 0).all()):
             return None
         codes = self._codes(tensor).astype(np.float64)
         t = ((np.arange(256) / 255 - mean[:, None]) / std[:, None]) / tensor.scale

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dbq.errors import TrainingError
 from dbq.support.atomic import write_atomically
+from dbq.support.regular import why_unreadable
 
 METADATA_KEY = "dbq"  # of our JSON among the strings that a safetensors file carries
 
@@ -28,12 +29,12 @@ def write_checkpoint(
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and metadata of a file written by `write_checkpoint`."""
+    if reason := why_unreadable(path):
+        raise TrainingError(f"{path}: {reason}; expected a checkpoint of dbq train")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {}).get(METADATA_KEY, "{}"))
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise TrainingError(f"{path}: no such file; expected a checkpoint of dbq train") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise TrainingError(
             f"{path}: not a whole checkpoint of dbq train ({type(error).__name__}); "

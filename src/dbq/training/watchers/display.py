@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from dbq.support.text import printable
 from dbq.training.watchers.watching import StepReport
 
 
@@ -30,7 +31,7 @@ class TerminalWatcher:
         self.progress.stop()
 
     def message(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def step(self, report: StepReport) -> None:
         temperature = "" if report.temperature is None else f"  T {report.temperature:.3g}"
