@@ -46,9 +46,11 @@ def nodes() -> Iterator[Any]:
     """A cluster whose head trains nothing and whose two nodes train one run at a time each."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # as Ray itself does where nothing is set
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+        for _ in range(2):
+            made.add_node(num_cpus=1)
     try:
         yield made
     finally:
