@@ -7,7 +7,7 @@ remaining ones exactly as it would have. An epoch ends with a test of the hard n
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,12 +70,10 @@ def train(
     """
     keep_freed_memory()
     files = RunDir(out)
-    with (
-        joined(recipe.machine.device) as world,
-        files.lock() if world.is_first else nullcontext(),
-    ):
-        finished = world.from_first(files.look(recipe, resume) if world.is_first else None)
-        if isinstance(finished, Result):
+    with joined(recipe.machine.device) as world, ExitStack() as held:
+        world.from_first(lambda: held.enter_context(files.lock()))
+        finished = world.from_first(lambda: files.look(recipe, resume))
+        if finished is not None:
             return finished
         run = _Run(recipe, files, world, watchers if world.is_first else ())
         with stop_on_signal() as request:
@@ -92,7 +90,7 @@ class _Run:
         self.recipe, self.files, self.world, self.watchers = recipe, files, world, watchers
         self.provenance = Provenance.of(recipe, world)  # now: the code on disk may change later
         self.train_split, self.test_split = load_data(recipe.data, world.device)
-        resumed = world.from_first(files.checkpoint() if world.is_first else None)
+        resumed = world.from_first(files.checkpoint)
         self.classes = classes = len(self.test_split.classes)
         build = quantized_network if resumed is None else empty_network
         model = build(recipe, classes).to(world.device)
