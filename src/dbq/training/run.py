@@ -6,7 +6,9 @@ remaining ones exactly as it would have. An epoch ends with a test of the hard n
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +18,9 @@ import torch
 
 from dbq.costs.rules import cost
 from dbq.data.table import load_data
+from dbq.errors import TrainingError
 from dbq.model.decomposition import branches
+from dbq.support import toml
 from dbq.support.memory import keep_freed_memory
 from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
@@ -52,6 +56,26 @@ class Position:
     skipped: list[str] = field(default_factory=list)
     best: float = -1.0
     best_epoch: int = -1
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any], epochs: int, steps: int, source: Path) -> Position:
+        """The position in a checkpoint's metadata, if a run of so many epochs and steps can be there."""
+        at = toml.build(cls, metadata["position"], f"{source}: position", TrainingError)
+        rows = metadata.get("metrics")
+        if not (
+            0 <= at.epoch <= epochs
+            and 0 <= at.step <= (steps if at.epoch < epochs else 0)
+            and all(map(math.isfinite, (at.loss, at.correct, at.seconds, at.best)))
+            and (at.step == 0 or 0 < at.images < math.inf)
+            and isinstance(rows, list)
+            and len(rows) == at.epoch
+            and all(isinstance(row, dict) for row in rows)
+        ):
+            raise TrainingError(
+                f"{source}: a run of {epochs} epochs of {steps} steps is never at epoch {at.epoch}, "
+                f"step {at.step} with these sums and metrics; delete it, or train again"
+            )
+        return at
 
     def begin_epoch(self) -> None:
         self.epoch, self.step = self.epoch + 1, 0
@@ -103,8 +127,10 @@ class _Run:
         self.score: Score | None = None  # of the network as it is after an epoch
         if resumed is not None:
             tensors, metadata = resumed
+            steps = -(-len(self.train_split) // recipe.train.batch)
+            self.at = Position.read(metadata, recipe.train.epochs, steps, files.last)
+            self.rows = metadata["metrics"]
             self.learner.load_state(tensors)
-            self.at, self.rows = Position(**metadata["position"]), metadata["metrics"]
             self._say(f"resumed at epoch {self.at.epoch + 1}, step {self.at.step}")
         elif world.is_first:
             files.start(recipe, self.provenance)
