@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dbq.errors import DiskError
-from dbq.support import atomic
 from dbq.support.atomic import write_atomically
 
 # Writes until it is killed, which it is at the moment when the partial file is complete.
@@ -76,7 +75,7 @@ def test_file_and_directory_are_forced_to_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
-    monkeypatch.setattr(atomic.os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     write_atomically(tmp_path / "file", b"content")
     assert synced == [(tmp_path / "file").stat().st_ino, tmp_path.stat().st_ino]
 

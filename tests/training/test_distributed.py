@@ -187,9 +187,7 @@ def test_synchronised_batch_norm_is_that_of_the_whole_batch(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_directory_in_use_is_named(
-    tiny: Path, tmp_path: Path, processes: int
-) -> None:
+def test_a_directory_in_use_is_named(tiny: Path, tmp_path: Path, processes: int) -> None:
     """None may blame the others for dying, when the first one finds the directory locked."""
     out = tmp_path / "run"
     command = dbq_train(tiny, out)

@@ -1,7 +1,7 @@
 """Checksums inside the files they protect: a flipped bit must not become another result.
 
 The SHA-256 is one more key of a JSON object. It covers the other keys, in any order and layout, and
-blocks of bytes stored beside the object. Objects of earlier versions have none and are taken as they are.
+blocks of bytes stored beside the object. Objects of earlier versions have none and are not checked.
 """
 
 from __future__ import annotations

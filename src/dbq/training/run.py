@@ -6,9 +6,10 @@ remaining ones exactly as it would have. An epoch ends with a test of the hard n
 
 from __future__ import annotations
 
+import errno
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from dbq.errors import TrainingError
 from dbq.model.decomposition import branches
 from dbq.support import toml
 from dbq.support.memory import keep_freed_memory
+from dbq.support.workers import dead_workers_named
 from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
 from dbq.training.learner import Learner
@@ -94,7 +96,7 @@ def train(
     """
     keep_freed_memory()
     files = RunDir(out)
-    with joined(recipe.machine.device) as world, ExitStack() as held:
+    with dead_workers_named(), joined(recipe.machine.device) as world, ExitStack() as held:
         world.from_first(lambda: held.enter_context(files.lock()))
         finished = world.from_first(lambda: files.look(recipe, resume))
         if finished is not None:
@@ -169,9 +171,9 @@ class _Run:
                 continue
             stopping = self._asked_to_stop(request)
             speed = (at.images - seen_before) / (at.seconds - before)
-            self._report_step(len(whole), speed)
             if stopping or (not last and self._time_to_save()):
                 self._save()
+            self._report_step(len(whole), speed)
             if stopping:
                 self._stop()
 
@@ -199,8 +201,7 @@ class _Run:
             at.epoch, train.epochs, at.step, steps, at.loss / at.images,
             learner.rate, learner.temperature, speed, train.batch,
         )  # fmt: skip
-        for watcher in self.watchers:
-            watcher.step(report)
+        self._tell(lambda watcher: watcher.step(report))
 
     def _stop(self) -> None:
         self._say(
@@ -247,8 +248,7 @@ class _Run:
             self._keep_best(at.epoch, score.top1)
         if self.world.is_first:
             self.files.write_metrics(self.rows)
-        for watcher in self.watchers:
-            watcher.epoch(row)
+        self._tell(lambda watcher: watcher.epoch(row))
 
     def finish(self) -> Result:
         """Re-estimate if asked to, test once more, and write the result."""
@@ -299,5 +299,13 @@ class _Run:
             write_network(path, self.learner.network, self.recipe, **metadata)
 
     def _say(self, text: str) -> None:
+        self._tell(lambda watcher: watcher.message(text))
+
+    def _tell(self, event: Callable[[Watcher], None]) -> None:
+        """Tell all watchers; a terminal that has been closed must not end the run."""
         for watcher in self.watchers:
-            watcher.message(text)
+            try:
+                event(watcher)
+            except OSError as error:
+                if error.errno not in (errno.EIO, errno.EPIPE):
+                    raise

@@ -38,7 +38,7 @@ def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
     write_checkpoint(path, TENSORS, FACTS)
     assert same(read_checkpoint(path)[0])
     assert read_checkpoint(path)[1] == FACTS
-    whole = path.read_bytes()
+    whole, refused = path.read_bytes(), 0
     for at in range(len(whole)):
         damaged = bytearray(whole)
         damaged[at] ^= 1 << at % 8
@@ -47,8 +47,9 @@ def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
             try:
                 # Where the name of the checksum is hit, the rest is as it was.
                 assert same(read()), at
-            except DbqError as error:
-                assert str(path) in str(error)
+            except DbqError:
+                refused += 1
+    assert refused > 1.5 * len(whole), "of two reads of each damaged file"
     last = bytearray(whole)
     last[-1] ^= 1
     path.write_bytes(last)
@@ -120,15 +121,14 @@ def test_what_is_wrong_with_the_last_checkpoint_and_the_way_back(
         position: dict[str, Any] = {**facts["position"], **forged}
         write_checkpoint(stopped.last, tensors, {**facts, "position": position})
         assert str(stopped.last) in resume(tiny, stopped), forged
-    for metadata in ({"position": 3, "metrics": []}, {**facts, "metrics": [1, 2]}, {"position": {}}):
+    odd_facts: list[dict[str, Any]] = [
+        {"position": 3, "metrics": []}, {**facts, "metrics": [1, 2]}, {"position": {}},
+    ]  # fmt: skip
+    for metadata in odd_facts:
         write_checkpoint(stopped.last, tensors, metadata)
         assert str(stopped.last) in resume(tiny, stopped), metadata
-    for name, odd in (("momentum.conv1.weight", torch.ones(3)), ("model.bn1.bias", torch.ones(3))):
+    odd = torch.ones(3)
+    for name in ("momentum.conv1.weight", "model.bn1.bias"):
         write_checkpoint(stopped.last, {**tensors, name: odd}, facts)
-        assert "bn1.bias" in resume_anyhow(tiny, stopped) or name in resume_anyhow(tiny, stopped)
-
-
-def resume_anyhow(tiny: Path, run: RunDir) -> str:
-    with single_thread(), pytest.raises(DbqError) as caught:
-        train(tiny_recipe(tiny), run.path, resume=True)
-    return str(caught.value)
+        with single_thread(), pytest.raises(DbqError, match=name.removeprefix("model.")):
+            train(tiny_recipe(tiny), stopped.path, resume=True)
