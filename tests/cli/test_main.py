@@ -94,6 +94,8 @@ def test_cost_with_a_plan_of_ones_own(tmp_path: Path) -> None:
         ([*SMALL, "--plan", "none.toml"], "error: cannot read plan none.toml"),
         (["resnet20", "--plan", "dbq-1t"], "error: plan dbq-1t quantizes no layer"),
         (["resnet20", "--width", "-1"], "error: resnet20: width -1.0"),
+        (["resnet20", "--width", "100000"], "error: resnet20: width 100000.0"),
+        (["resnet20", "--weights", "x" * 300], "error: " + "x" * 300),
         (["resnet20", "--weights", "none.pth"], "error: none.pth: no such file"),
     ],
 )

@@ -174,3 +174,8 @@ def test_help_needs_no_torch() -> None:
     """Help and completion stay quick."""
     code = "import sys, dbq.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--resume",), ("--tensorboard",)])
+def test_a_directory_whose_name_is_too_long(tiny: Path, more: tuple[str, ...]) -> None:
+    assert "x" * 300 in fail("train", str(tiny), "--out", "x" * 300, *more)

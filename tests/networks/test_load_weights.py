@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dbq.errors import WeightsError
 from dbq.networks.table import create_model
-from dbq.networks.weights import load_weights
+from dbq.networks.weights import load_weights, put_state
 
 State = dict[str, Tensor]
 
@@ -263,3 +263,25 @@ def test_whole_pickled_model_is_refused(file: Path) -> None:
     message = complaint(file)
     assert message.startswith(": refused, it asks for torch.nn.modules.")
     assert message.endswith("save model.state_dict() alone, best as .safetensors")
+
+
+@pytest.mark.parametrize("key", ["0.weight", "1.running_var", "3.bias"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("name", ["net.pth", "net.safetensors"])
+def test_numbers_that_are_none(
+    state: State, tmp_path: Path, key: str, value: float, name: str
+) -> None:
+    state[key] = state[key].clone()
+    state[key].view(-1)[-1] = value
+    if name.endswith("pth"):
+        torch.save(state, tmp_path / name)
+    else:
+        save_file(state, tmp_path / name)
+    assert key in complaint(tmp_path / name)
+    with pytest.raises(WeightsError, match=key):
+        put_state(net(seed=0), state, "a file")
+
+
+def test_paths_that_no_file_can_have() -> None:
+    for name in ("nul\0.pth", "nul\0.safetensors", "x" * 300 + ".pth"):
+        assert complaint(Path(name))

@@ -109,6 +109,10 @@ def test_unknown_network_names_the_closest() -> None:
         ("resnet20", {"width": float("nan")}, "width nan; expected a positive number"),
         ("resnet20", {"width": float("inf")}, "width inf; expected a positive number"),
         ("resnet20", {"width": "wide"}, "width 'wide'; expected a positive number"),
+        ("resnet20", {"width": 100_000.0}, "width 100000"),
+        ("resnet20", {"num_classes": 10**13}, "num_classes 10000000000000"),
+        ("mobilenet_v1", {"small_input": 5}, "small_input = 5; expected a bool"),
+        ("mobilenet_v1", {"quantization_friendly": "no"}, "quantization_friendly = 'no'"),
         ("shufflenet_v2", {"width": 0.75}, r"width 0\.75: expected one of \[0\.5, 1\.0, 1\.5"),
     ],
 )

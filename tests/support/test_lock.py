@@ -45,7 +45,8 @@ def test_another_process_is_named_and_its_death_frees_the_lock(tmp_path: Path) -
     assert pids == [holder.pid, os.getpid()], "a line for each holder"
 
 
-def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file", "file\0", "file" * 100])
+def test_where_nothing_can_be_written(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(TrainingError, match="file"), only_one(tmp_path / "file" / "lock"):
+    with pytest.raises(TrainingError, match="file"), only_one(tmp_path / name / "lock"):
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +74,24 @@ def test_errors_name_the_key_and_the_value(table: dict[str, Any], names: list[st
     message = str(caught.value)
     assert message.startswith("file.toml: ")
     assert [name for name in names if name not in message] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name = " + "[" * 3000, f"name = {'[' * 3000}{']' * 3000}", "name = " + "9" * 5000,
+     "name = 0x" + "f" * 5000, "rate = " + "9" * 4000, f"name = {'[' * 300}{']' * 300}",
+     f"name = '{'x' * 100_000}'\nrate = 'x'", 'name = "a\\u0000b"'],
+)  # fmt: skip
+def test_absurd_documents_are_refused_in_a_line(text: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        toml.build(Outer, toml.parse(text, "file.toml", PlanError), "file.toml", PlanError)
+    message = str(caught.value)
+    assert message.startswith("file.toml: ")
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+def test_paths_that_no_file_can_have() -> None:
+    for name in ("nul\0.toml", "x" * 300 + ".toml"):
+        with pytest.raises(PlanError):
+            toml.read_text(Path(name), "plan", PlanError)

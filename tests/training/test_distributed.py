@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from torch.multiprocessing.spawn import spawn
 
 from dbq.quantizers.inputs import RunningClip
 from dbq.training.processes.sync_bn import synchronise_batch_norms
+from dbq.training.record.rundir import RunDir
 from dbq.training.record.saved import evaluate_file
 from dbq.training.run import train
 from tests.runs import (
@@ -182,3 +184,20 @@ def test_synchronised_batch_norm_is_that_of_the_whole_batch(tmp_path: Path) -> N
         if key not in ("output", "input"):
             torch.testing.assert_close(parts[0], parts[1], rtol=0, atol=0)
     assert halves[0]["limit"] == halves[1]["limit"] == IMAGES.abs().max().float()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_directory_in_use_is_named(tiny: Path, tmp_path: Path, processes: int) -> None:
+    """None may blame the others for dying, when the first one finds the directory locked."""
+    out = tmp_path / "run"
+    command = dbq_train(tiny, out)
+    with RunDir(out).lock():
+        done = subprocess.run(
+            torchrun(processes, command) if processes > 1 else command,
+            env=environment(), capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode != 0
+    complaint = f"error: {out} is in use by process {os.getpid()} on {socket.gethostname()}\n"
+    assert complaint in done.stderr, done.stderr
+    assert "has died" not in done.stderr, done.stderr
+    assert os.listdir(out) == ["lock"]

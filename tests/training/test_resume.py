@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import multiprocessing
 import os
 import resource
 import signal
 import subprocess
+import termios
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from dbq.errors import TrainingError
-from dbq.training.processes.interrupt import StopRequest
+from dbq.errors import DataError, TrainingError
+from dbq.training.processes.interrupt import StopRequest, stop_on_signal
 from dbq.training.processes.world import World
+from dbq.training.recipe import load_recipe
 from dbq.training.record.checkpoint import read_checkpoint
 from dbq.training.run import Position, _Run, train
 from dbq.training.watchers.watching import StepReport
@@ -71,11 +76,14 @@ def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbe
     assert without_time(undisturbed) == without_time(out)
 
 
-def test_interrupted_politely(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_interrupted_politely(
+    tiny: Path, tmp_path: Path, undisturbed: Path, number: signal.Signals
+) -> None:
     out = tmp_path / "stopped"
     process = start(tiny, out, *LONG)
     wait_for_checkpoint(out, process, epoch=0, step=1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"--resume" in errors
@@ -100,6 +108,62 @@ def test_a_whole_group_told_to_end(tmp_path: Path) -> None:
     assert process.returncode == 130, errors
     assert "--resume" in errors
     assert "Traceback" not in errors
+
+
+def test_the_terminal_is_closed(tiny: Path, tmp_path: Path) -> None:
+    """The last step is saved, although nothing can be printed any more."""
+    ours, theirs = os.openpty()
+    out = tmp_path / "run"
+
+    def own_terminal() -> None:
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        dbq_train(tiny, out, "--set", "train.epochs=1000"),
+        env=environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=own_terminal,
+    )  # fmt: skip
+    os.close(theirs)
+    wait_for_checkpoint(out, process, epoch=1, step=0)
+    before = (out / "last.safetensors").stat().st_mtime_ns
+    os.close(ours)
+    process.wait(timeout=60)
+    assert process.returncode > 0, "ended by the signal, not by itself"
+    assert (out / "last.safetensors").stat().st_mtime_ns > before
+    assert (out / "lock").exists()
+
+
+def test_nohup_is_heeded() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signal() as request:
+            signal.raise_signal(signal.SIGHUP)
+        assert not request.made
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_data_worker_killed_while_the_network_computes(tmp_path: Path) -> None:
+    """torch raises from a signal handler, so in whatever line the main process is."""
+    make_imagenet(tmp_path / "data")
+
+    class Killer:
+        def message(self, text: str) -> None: ...
+
+        def epoch(self, row: dict[str, object]) -> None: ...
+
+        def step(self, report: StepReport) -> None:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            time.sleep(30)
+
+    recipe = load_recipe("mobilenet_v1-fp", [
+        "data.image_size=32", "model.width=0.125", "train.batch=2", "train.epochs=9",
+        f"data.directory={tmp_path / 'data'}", "data.workers=1", "machine.device=cpu",
+    ])  # fmt: skip
+    with single_thread(), pytest.raises(DataError, match=r"data\.workers") as caught:
+        train(recipe, tmp_path / "run", watchers=(Killer(),))
+    assert "\n" not in str(caught.value)
 
 
 def test_what_is_there_is_not_overwritten(tiny: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from dbq.cli.sweep import sweep
 from dbq.cli.training import evaluate, recipes_app, train
 from dbq.errors import DbqError
 from dbq.support.text import printable
+from dbq.support.workers import dead_workers_named
 from dbq.version import __version__
 
 
@@ -39,12 +40,17 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with dead_workers_named():
+                return super().invoke(ctx)
         except DbqError as error:
             _fail(str(error))
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(130) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            _fail(f"{error.filename}: {error.strerror}")
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and not any(p in str(error) for p in OUT_OF_MEMORY):
                 raise

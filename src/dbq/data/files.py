@@ -18,10 +18,11 @@ from dbq.data.options import DataOptions
 from dbq.data.split import Batch, Split
 from dbq.data.views import MEAN, STD, centre_view, random_view
 from dbq.deploy.images import Pixels, UnreadableImageError, require_pillow
-from dbq.errors import DataError, first_line
+from dbq.errors import DataError
 from dbq.model.pixels import normalise
+from dbq.support.workers import dead_worker
 
-REQUESTS = (signal.SIGINT, signal.SIGTERM)
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class FileSplit(Split):
@@ -81,10 +82,7 @@ class FileSplit(Split):
         except (RuntimeError, OSError, EOFError) as error:  # what a dead worker causes
             if not self.workers:
                 raise
-            raise DataError(
-                f"{self.name}: a worker process has died ({first_line(error)}); "
-                "if memory or /dev/shm is short, lower data.workers"
-            ) from None
+            raise dead_worker(error, self.name) from None
 
     def _batch(self, group: Tensor, found: _Read, raw: bool) -> Batch:
         bad = [(self.path(int(group[at])), reason) for at, reason in found.unreadable]

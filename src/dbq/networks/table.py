@@ -6,10 +6,8 @@ its own, and its `input_size` is the side of the square images it was designed f
 
 from __future__ import annotations
 
-import inspect
-import math
 import os
-from typing import Any
+from typing import Any, get_type_hints
 
 from torch import nn
 
@@ -28,6 +26,9 @@ MODELS: dict[str, type[Network]] = {
     "mobilenet_v2": MobileNetV2,
     "shufflenet_v2": ShuffleNetV2,
 }
+
+MAX_WIDTH = 100  # ResNet-20 then takes 10 GB
+MAX_CLASSES = 1_000_000
 
 
 def create_model(
@@ -48,16 +49,21 @@ def create_model(
     Linear(in_features=256, out_features=10, bias=True)
     """
     network = _find(name)
-    if not (isinstance(width, int | float) and math.isfinite(width) and width > 0):
-        raise DbqError(f"{name}: width {width!r}; expected a positive number")
+    if not (isinstance(width, int | float) and 0 < width <= MAX_WIDTH):
+        raise DbqError(f"{name}: width {width!r}; expected a positive number up to {MAX_WIDTH}")
     if num_classes is not None:
-        if not (isinstance(num_classes, int) and num_classes > 0):
-            raise DbqError(f"{name}: num_classes {num_classes!r}; expected a positive integer")
+        if not (isinstance(num_classes, int) and 0 < num_classes <= MAX_CLASSES):
+            raise DbqError(
+                f"{name}: num_classes {num_classes!r}; expected a positive integer up to {MAX_CLASSES}"
+            )
         options["num_classes"] = num_classes
-    known = inspect.signature(network).parameters
-    for option in options:
+    known = get_type_hints(network.__init__)
+    known.pop("return")
+    for option, value in options.items():
         if option not in known:
             raise DbqError(f"{name} has no option {option!r}; {closest(option, known)}")
+        if type(value) is not known[option]:
+            raise DbqError(f"{name}: {option} = {value!r}; expected a {known[option].__name__}")
     model = network(width=width, **options)
     if weights is not None:
         load_weights(model, weights)

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dbq.errors import WeightsError
+from dbq.networks.tensorfile import DAMAGES, read_tensors
 
 State = dict[str, Tensor]
 
@@ -51,6 +50,7 @@ def put_weights(model: nn.Module, state: State, source: str) -> None:
             found.setdefault(key, tensor)
     if problem := _mismatch(found, expected, _classifier(model)):
         raise WeightsError(f"{source} does not fit {type(model).__name__}: {problem}")
+    refuse_broken(found, source)
     model.load_state_dict(found)
 
 
@@ -62,11 +62,21 @@ def put_state(model: nn.Module, state: State, source: str) -> None:
     ...
     dbq.errors.WeightsError: a file does not fit Linear: Missing key(s) in state_dict: "weight", "bias".
     """
+    refuse_broken(state, source)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         problems = " ".join(" ".join(str(error).split()).partition(":")[2].split()[:30])
         raise WeightsError(f"{source} does not fit {type(model).__name__}: {problems}") from None
+
+
+def refuse_broken(state: State, source: str) -> None:
+    """Raise WeightsError if a tensor holds NaN or infinity; it names the first, statistics included."""
+    for key, tensor in state.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise WeightsError(
+                f"{source}: {key} holds NaN or infinity; take an earlier network, or train again"
+            )
 
 
 def read_weights(path: str | os.PathLike[str]) -> State:
@@ -78,14 +88,14 @@ def read_weights(path: str | os.PathLike[str]) -> State:
     dbq.errors.WeightsError: absent.pth: no such file; expected weights as .safetensors or .pth
     """
     path = Path(path)
-    if not path.is_file():
-        reason = "not a regular file" if path.exists() else "no such file"
+    if not os.path.isfile(path):  # unlike Path's, it is False for a name that is too long
+        reason = "not a regular file" if os.path.exists(path) else "no such file"
         raise WeightsError(f"{path}: {reason}; expected weights as .safetensors or .pth")
     if path.suffix.lower() != ".safetensors":
         return _state_dict(_unpickle(path), path)
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
+        return read_tensors(path)[0]
+    except DAMAGES as error:
         raise WeightsError(
             f"{path}: not a whole safetensors file ({_one_line(error)}); download or save it again"
         ) from error

@@ -1,9 +1,19 @@
-"""Atomic file writes: at any moment a file is either the old one or the new one, complete."""
+"""Atomic file writes: at any moment a file is either the old one or the new one, complete.
+
+Every write has a partial file of its own, so that two writers never touch each other's. A writer locks
+it (`flock`, which also tells threads apart) while it works: a partial file that can be locked is a dead
+writer's, and the next write removes it.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import secrets
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from dbq.errors import DiskError
 
@@ -11,32 +21,67 @@ from dbq.errors import DiskError
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file at `path` by `content`; an error leaves the old file as it was.
 
-    It is written under another name, forced to disk, and renamed.
+    It is written under another name, forced to disk, and renamed. A symbolic link keeps its place:
+    the file it points to is replaced.
     """
-    partial = path.with_name(path.name + ".partial")
     try:
-        with open(partial, "wb") as file:
+        _replace(Path(os.path.realpath(path)), content)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise DiskError(f"cannot write {path}: {reason}; the previous file is untouched") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    _remove_leftovers(path)
+    file = _new_partial(path)
+    try:
+        with file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DiskError(
-            f"cannot write {path}: {error.strerror}; the previous file is untouched"
-        ) from None
+            os.replace(file.name, path)
+    except BaseException:  # an interrupt too
+        Path(file.name).unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _new_partial(path: Path) -> BinaryIO:
+    """A locked file beside `path`, under a name that nobody else has."""
+    while True:
+        file = open(f"{path}.{secrets.token_hex(8)}.partial", "xb")  # noqa: SIM115
+        _lock(file.fileno(), fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()  # taken for a leftover before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the partial files of `path` whose writers are gone."""
+    partial = re.compile(re.escape(path.name) + r"\.[0-9a-f]{16}\.partial")
+    names: list[str] = []
+    with suppress(OSError):  # a directory may allow writing and not listing
+        names = os.listdir(path.parent)
+    for name in filter(partial.fullmatch, names):
+        with suppress(OSError), open(path.parent / name, "rb") as file:
+            if _lock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                os.unlink(file.name)
+
+
+def _lock(handle: int, how: int) -> bool:
+    """False if another writer has the lock, or if the file system has none."""
+    try:
+        fcntl.flock(handle, how)
+    except OSError:
+        return False
+    return True
 
 
 def _sync_directory(directory: Path) -> None:
     """Force a rename to disk, on file systems that support it."""
-    try:
+    with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -37,8 +37,9 @@ def only_one(path: Path, wait: bool = True) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(path, "a+")  # noqa: SIM115  # closing it releases the lock
-    except OSError as error:
-        raise TrainingError(f"cannot write {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise TrainingError(f"cannot write {path}: {reason}") from None
     with file:
         while not _is_ours(file):
             if not wait:

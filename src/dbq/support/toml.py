@@ -7,6 +7,8 @@ where a field is a float, and nothing else is converted, unless a hook for the t
 from __future__ import annotations
 
 import dataclasses
+import reprlib
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,6 +21,12 @@ from dbq.support.frozen import frozen
 Struct = TypeVar("Struct")
 # By type: what is done to a value before it is checked. The result is final if it has that type.
 Hooks = Mapping[Any, Callable[[Any], Any]]
+
+LARGEST_FLOAT = sys.float_info.max
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 120
+# What tomllib raises; not only its own error, if a number has thousands of digits or nesting is deep
+BAD_TOML = (tomllib.TOMLDecodeError, ValueError, RecursionError)
 
 WORDS = {
     int: "a whole number",
@@ -33,7 +41,7 @@ def parse(text: str, source: str, error: type[DbqError]) -> dict[str, Any]:
     """The tables of a TOML document; `source` says in errors where the text comes from."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except BAD_TOML as problem:
         raise error(f"{source}: not valid TOML: {problem}") from None
 
 
@@ -41,8 +49,10 @@ def read_text(path: Path, what: str, error: type[DbqError]) -> str:
     """The text of a file that holds a `what`."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "not UTF-8 text"
+    except UnicodeDecodeError:
+        raise error(f"cannot read {what} {path}: not UTF-8 text") from None
+    except (OSError, ValueError) as problem:  # ValueError: a NUL in the path
+        reason = getattr(problem, "strerror", None) or problem
         raise error(f"cannot read {what} {path}: {reason}") from None
 
 
@@ -122,14 +132,16 @@ def _convert(hint: Any, value: Any, key: str, hooks: Hooks) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Mapping and isinstance(value, dict):
         return frozen({k: _convert(args[1], v, f"{key}.{k}", hooks) for k, v in value.items()})
-    if origin is tuple and isinstance(value, list):
-        return tuple(_convert(args[0], v, f"{key}[{i}]", hooks) for i, v in enumerate(value))
+    if origin in (tuple, list) and isinstance(value, list):
+        return origin(_convert(args[0], v, f"{key}[{i}]", hooks) for i, v in enumerate(value))
     if origin is Literal and value in args:
         return value
     kinds = args if origin is UnionType else (hint,)
-    if type(value) in kinds:
+    if type(value) is str and "\0" in value:
+        raise _wrong(key, value, "no NUL in a string")
+    if type(value) in kinds or hint is Any:
         return value
-    if float in kinds and type(value) is int:
+    if float in kinds and type(value) is int and abs(value) < LARGEST_FLOAT:
         return float(value)
     raise _wrong(key, value, _expected(hint))
 
@@ -142,7 +154,15 @@ def _with_key(key: str, make: Callable[[], Struct]) -> Struct:
 
 
 def _wrong(key: str, value: object, expected: str) -> _BadValueError:
-    return _BadValueError(f"{key} = {value!r}; expected {expected}")
+    return _BadValueError(f"{key} = {shown(value)}; expected {expected}")
+
+
+def shown(value: object) -> str:
+    """The value, cut where it is long or deep."""
+    try:
+        return SHORT.repr(value)
+    except ValueError:  # Python prints no number of thousands of digits
+        return "a number that is too long"
 
 
 def _expected(hint: Any) -> str:

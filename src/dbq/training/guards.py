@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,9 +16,9 @@ ADVICE = "lower train.rate and train again, or check the input of that layer"
 
 
 def stop_if_broken(model: nn.Module, where: str) -> None:
-    """Raise if a parameter is NaN or infinite; the error names the first."""
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
+    """Raise if a parameter or a statistic is NaN or infinite; the error names the first."""
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        if not torch.isfinite(tensor).all():
             raise TrainingError(f"{name} is not finite at {where}; {ADVICE}")
 
 

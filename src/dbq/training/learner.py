@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from dbq.data.split import Batch
-from dbq.errors import RecipeError
+from dbq.errors import RecipeError, TrainingError
 from dbq.model.param_groups import param_groups
 from dbq.model.penalty import size_penalty
 from dbq.model.schedule import (
@@ -203,11 +203,16 @@ class Learner:
         momenta = _under("momentum.", tensors)
         for name, parameter in self.model.named_parameters():
             if name in momenta:
+                if momenta[name].shape != parameter.shape:
+                    raise TrainingError(f"the checkpoint does not fit: momentum.{name}")
                 momentum = torch.empty_like(parameter).copy_(momenta[name])
                 self.optimizer.state[parameter] = {"momentum_buffer": momentum}
-        scaler = {key: value.item() for key, value in _under("scaler.", tensors).items()}
-        if scaler:
-            self.scaler.load_state_dict(scaler)
+        try:
+            scaler = {key: value.item() for key, value in _under("scaler.", tensors).items()}
+            if scaler:
+                self.scaler.load_state_dict(scaler)
+        except (RuntimeError, KeyError) as error:
+            raise TrainingError(f"the checkpoint does not fit: scaler ({error})") from None
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

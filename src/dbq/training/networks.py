@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,4 +132,4 @@ def example_image(recipe: Recipe) -> Tensor:
 
 def weights_file(path: str) -> Path:
     """The file itself, or the final network if `path` is the directory of a run."""
-    return RunDir(Path(path)).final if Path(path).is_dir() else Path(path)
+    return RunDir(Path(path)).final if os.path.isdir(path) else Path(path)

@@ -155,9 +155,12 @@ class Recipe:
             for entry in dataclasses.fields(options) if dataclasses.is_dataclass(options) else ():
                 value = getattr(options, entry.name)
                 numbers = value if isinstance(value, tuple) else (value,)
-                if any(isinstance(n, float) and not abs(n) < LARGEST for n in numbers):
+                if any(isinstance(n, float) and not abs(n) < LARGEST for n in numbers) or any(
+                    isinstance(n, int) and n.bit_length() > 63 for n in numbers
+                ):
                     raise RecipeError(
-                        f"recipe {self.name}: {section.name}.{entry.name} = {value!r} is out of range"
+                        f"recipe {self.name}: {section.name}.{entry.name} = {toml.shown(value)} "
+                        "is out of range"
                     )
 
     @cached_property
@@ -264,7 +267,7 @@ def _value(key: str, text: str) -> Any:
     """An override's text as TOML, or as it is where it is not TOML or the key wants a string."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except toml.BAD_TOML:
         return text.strip()
     hint: Any = Recipe
     for part in key.split("."):

@@ -6,8 +6,11 @@ remaining ones exactly as it would have. An epoch ends with a test of the hard n
 
 from __future__ import annotations
 
+import errno
+import math
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +19,11 @@ import torch
 
 from dbq.costs.rules import cost
 from dbq.data.table import load_data
+from dbq.errors import TrainingError
 from dbq.model.decomposition import branches
+from dbq.support import toml
 from dbq.support.memory import keep_freed_memory
+from dbq.support.workers import dead_workers_named
 from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
 from dbq.training.learner import Learner
@@ -53,6 +59,26 @@ class Position:
     best: float = -1.0
     best_epoch: int = -1
 
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any], epochs: int, steps: int, source: Path) -> Position:
+        """The position in a checkpoint's metadata, if a run of so many epochs and steps can be there."""
+        at = toml.build(cls, metadata["position"], f"{source}: position", TrainingError)
+        rows = metadata.get("metrics")
+        if not (
+            0 <= at.epoch <= epochs
+            and 0 <= at.step <= (steps if at.epoch < epochs else 0)
+            and all(map(math.isfinite, (at.loss, at.correct, at.seconds, at.best)))
+            and (at.step == 0 or 0 < at.images < math.inf)
+            and isinstance(rows, list)
+            and len(rows) == at.epoch
+            and all(isinstance(row, dict) for row in rows)
+        ):
+            raise TrainingError(
+                f"{source}: a run of {epochs} epochs of {steps} steps is never at epoch {at.epoch}, "
+                f"step {at.step} with these sums and metrics; delete it, or train again"
+            )
+        return at
+
     def begin_epoch(self) -> None:
         self.epoch, self.step = self.epoch + 1, 0
         self.loss = self.correct = self.images = 0.0
@@ -70,12 +96,10 @@ def train(
     """
     keep_freed_memory()
     files = RunDir(out)
-    with (
-        joined(recipe.machine.device) as world,
-        files.lock() if world.is_first else nullcontext(),
-    ):
-        finished = world.from_first(files.look(recipe, resume) if world.is_first else None)
-        if isinstance(finished, Result):
+    with dead_workers_named(), joined(recipe.machine.device) as world, ExitStack() as held:
+        world.from_first(lambda: held.enter_context(files.lock()))
+        finished = world.from_first(lambda: files.look(recipe, resume))
+        if finished is not None:
             return finished
         run = _Run(recipe, files, world, watchers if world.is_first else ())
         with stop_on_signal() as request:
@@ -92,7 +116,7 @@ class _Run:
         self.recipe, self.files, self.world, self.watchers = recipe, files, world, watchers
         self.provenance = Provenance.of(recipe, world)  # now: the code on disk may change later
         self.train_split, self.test_split = load_data(recipe.data, world.device)
-        resumed = world.from_first(files.checkpoint() if world.is_first else None)
+        resumed = world.from_first(files.checkpoint)
         self.classes = classes = len(self.test_split.classes)
         build = quantized_network if resumed is None else empty_network
         model = build(recipe, classes).to(world.device)
@@ -105,8 +129,10 @@ class _Run:
         self.score: Score | None = None  # of the network as it is after an epoch
         if resumed is not None:
             tensors, metadata = resumed
+            steps = -(-len(self.train_split) // recipe.train.batch)
+            self.at = Position.read(metadata, recipe.train.epochs, steps, files.last)
+            self.rows = metadata["metrics"]
             self.learner.load_state(tensors)
-            self.at, self.rows = Position(**metadata["position"]), metadata["metrics"]
             self._say(f"resumed at epoch {self.at.epoch + 1}, step {self.at.step}")
         elif world.is_first:
             files.start(recipe, self.provenance)
@@ -145,9 +171,9 @@ class _Run:
                 continue
             stopping = self._asked_to_stop(request)
             speed = (at.images - seen_before) / (at.seconds - before)
-            self._report_step(len(whole), speed)
             if stopping or (not last and self._time_to_save()):
                 self._save()
+            self._report_step(len(whole), speed)
             if stopping:
                 self._stop()
 
@@ -175,8 +201,7 @@ class _Run:
             at.epoch, train.epochs, at.step, steps, at.loss / at.images,
             learner.rate, learner.temperature, speed, train.batch,
         )  # fmt: skip
-        for watcher in self.watchers:
-            watcher.step(report)
+        self._tell(lambda watcher: watcher.step(report))
 
     def _stop(self) -> None:
         self._say(
@@ -223,8 +248,7 @@ class _Run:
             self._keep_best(at.epoch, score.top1)
         if self.world.is_first:
             self.files.write_metrics(self.rows)
-        for watcher in self.watchers:
-            watcher.epoch(row)
+        self._tell(lambda watcher: watcher.epoch(row))
 
     def finish(self) -> Result:
         """Re-estimate if asked to, test once more, and write the result."""
@@ -275,5 +299,13 @@ class _Run:
             write_network(path, self.learner.network, self.recipe, **metadata)
 
     def _say(self, text: str) -> None:
+        self._tell(lambda watcher: watcher.message(text))
+
+    def _tell(self, event: Callable[[Watcher], None]) -> None:
+        """Tell all watchers; a terminal that has been closed must not end the run."""
         for watcher in self.watchers:
-            watcher.message(text)
+            try:
+                event(watcher)
+            except OSError as error:
+                if error.errno not in (errno.EIO, errno.EPIPE):
+                    raise

@@ -46,7 +46,10 @@ def test_old_results_are_read_and_written_back_unchanged(tmp_path: Path) -> None
     assert (result.provenance.processes, result.provenance.machine["threads"]) == (2, 1)
     assert list(result.to_json().items()) == list(json.loads(OLD).items()), "the order as well"
     run.write_result(replace(result, top1=50.0))
-    assert json.loads((tmp_path / "result.json").read_text()) == {**json.loads(OLD), "top1": 50.0}
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert len(written.pop("sha256")) == 64
+    assert written == {**json.loads(OLD), "top1": 50.0}
+    assert run.result() == replace(result, top1=50.0)
 
 
 def test_unknown_keys_are_ignored_and_circumstances_may_be_missing() -> None:
@@ -62,6 +65,41 @@ def test_what_is_not_a_result_is_named(missing: str, tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(data))
     with pytest.raises(TrainingError, match=r"result\.json"):
         RunDir(tmp_path).result()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "null", "[" * 100_000, "{" + OLD, OLD.replace("91.25", '"high"'),
+     OLD.replace("91.25", "null"), OLD.replace('"seed": 3', '"seed": [3]'),
+     OLD.replace('"cost": {', '"cost": 7, "x": {'), OLD.replace('"images": 360', '"images": {}'),
+     OLD.replace('"machine": {', '"machine": 1, "x": {')],
+)  # fmt: skip
+def test_a_damaged_result_is_named(text: str, tmp_path: Path) -> None:
+    assert text != OLD
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(TrainingError, match=r"result\.json") as caught:
+        RunDir(tmp_path).result()
+    assert "\n" not in str(caught.value)
+
+
+def test_no_flipped_bit_becomes_another_result(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(OLD)
+    run = RunDir(tmp_path)
+    result = run.result()
+    run.write_result(result)
+    whole = (tmp_path / "result.json").read_bytes()
+    refused = 0
+    for at in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[at] ^= 1 << bit
+            (tmp_path / "result.json").write_bytes(damaged)
+            try:
+                # A bit of the key itself may fall: the result then is like one of an earlier version.
+                assert run.result() == result
+            except TrainingError:
+                refused += 1
+    assert refused > 0.8 * 8 * len(whole)
 
 
 def test_file_names_are_written_in_one_place() -> None:

@@ -1,4 +1,4 @@
-"""Graceful stop on Ctrl-C: finish the step, save the run, then end the program."""
+"""Graceful stop on Ctrl-C, SIGTERM or a closed terminal: finish the step, save, end the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """SIGINT and SIGTERM set the request; a second one ends the program at once."""
+    """SIGINT, SIGTERM and SIGHUP set the request; a second one ends the program at once.
+
+    A SIGHUP that is ignored stays so: nohup asks for that.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request  # only the main thread may handle signals
@@ -29,7 +32,10 @@ def stop_on_signal() -> Iterator[StopRequest]:
         for each, handler in before.items():
             signal.signal(each, handler)
 
-    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    before = {each: signal.signal(each, note) for each in signals}
     try:
         yield request
     finally:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-from dbq.errors import RecipeError, TrainingError
+from dbq.errors import DbqError, RecipeError, TrainingError
 
+Value = TypeVar("Value")
 PEER_IS_GONE = ("Connection closed by peer", "Connection reset by peer")  # gloo's words
 
 
@@ -40,13 +41,24 @@ class World:
             dist.all_reduce(values)
         return values
 
-    def from_first(self, value: Any) -> Any:
-        """The first process's value, in all of them: they need not share a disk."""
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """What the first process makes, in all of them: they need not share a disk.
+
+        If it raises a DbqError, all raise it; none waits for it, or takes it for dead.
+        """
         if not self.is_shared:
-            return value
-        box = [value]
+            return make()
+        box: list[Any] = [None]
+        if self.is_first:
+            try:
+                box = [make()]
+            except DbqError as error:
+                box = [error]
         dist.broadcast_object_list(box, src=0, device=self.device)
-        return box[0]
+        if isinstance(box[0], DbqError):
+            raise box[0]
+        made: Value = box[0]
+        return made
 
     def spread_from_first(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite tensors of all processes with the first one's, in place."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from dbq.costs.rules import Totals
 from dbq.errors import TrainingError
+from dbq.support import toml
 from dbq.training.record.provenance import Provenance
 
 Part = TypeVar("Part")
@@ -45,24 +46,22 @@ class Result:
         """Plain data: the fields, with those of `provenance` beside them."""
         data = asdict(self)
         provenance = data.pop("provenance")
-        return {**data, **provenance}
+        return {**data, **provenance, "machine": dict(self.provenance.machine)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], source: str = "result") -> Result:
         """Read what `to_json` made; keys that this version does not know are ignored."""
-        parts = {
-            "test": _part(EvaluationSet, data.get("test", {}), source),
-            "cost": _part(Totals, data.get("cost", {}), source),
-            "provenance": _part(Provenance, data, source),
-        }
-        return _part(cls, {**data, **parts}, source)
+        return _part(
+            cls, data, source,
+            test=_part(EvaluationSet, data.get("test"), f"{source}: test"),
+            cost=_part(Totals, data.get("cost"), f"{source}: cost"),
+            provenance=_part(Provenance, data, source),
+        )  # fmt: skip
 
 
-def _part(kind: type[Part], data: Mapping[str, Any], source: str) -> Part:
-    known = fields(kind)  # type: ignore[arg-type]
-    for entry in known:
-        if entry.default is MISSING and entry.name not in data:
-            raise TrainingError(
-                f"{source} has no {entry.name}: it is not the result of a finished run"
-            )
-    return kind(**{entry.name: data[entry.name] for entry in known if entry.name in data})
+def _part(kind: type[Part], data: object, source: str, **parts: Any) -> Part:
+    known = {entry.name for entry in fields(kind)} - parts.keys()  # type: ignore[arg-type]
+    table = data
+    if isinstance(data, Mapping):
+        table = {key: value for key, value in data.items() if key in known}
+    return toml.build(kind, table, source, TrainingError, **parts)

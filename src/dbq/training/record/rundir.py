@@ -19,13 +19,16 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
+from os.path import exists, isdir  # Path's raise for a name that is too long
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from dbq.errors import TrainingError
+from dbq.errors import DbqError, TrainingError, first_line
+from dbq.networks.weights import refuse_broken
 from dbq.support.atomic import write_atomically
+from dbq.support.checksum import sealed, unsealed
 from dbq.support.lock import only_one
 from dbq.training.processes.world import restarted_launch
 from dbq.training.recipe import MachineOptions, Recipe, load_recipe
@@ -50,11 +53,11 @@ class RunDir:
 
     @property
     def is_finished(self) -> bool:
-        return self._result.exists()
+        return exists(self._result)
 
     @property
     def is_started(self) -> bool:
-        return self._recipe.exists()
+        return exists(self._recipe)
 
     def lock(self) -> AbstractContextManager[None]:
         """Hold the directory while training in it; LockedError if another process does."""
@@ -73,7 +76,7 @@ class RunDir:
 
     def look(self, recipe: Recipe, resume: bool) -> Result | None:
         """Check the directory before anything is written; the result, if the run is finished."""
-        if not (self.is_finished or self.last.exists()):
+        if not (self.is_finished or exists(self.last)):
             return None
         if not resume and not self._started_by_this_launch():
             raise TrainingError(
@@ -94,14 +97,25 @@ class RunDir:
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Tensors and metadata of the last checkpoint, if there is one."""
-        if not self.last.exists():
+        if not exists(self.last):
             return None
-        tensors, metadata = read_checkpoint(self.last)
-        if "position" not in metadata:
-            raise TrainingError(
-                f"{self.last} is not a checkpoint of a run; delete it, or train again"
-            )
+        try:
+            tensors, metadata = read_checkpoint(self.last)
+            if "position" not in metadata:
+                raise TrainingError(f"{self.last} is not a checkpoint of a run; delete it")
+            refuse_broken(tensors, str(self.last))
+        except DbqError as error:
+            raise TrainingError(f"{error}{self._way_back()}") from None
         return tensors, metadata
+
+    def _way_back(self) -> str:
+        """What to do without the last checkpoint."""
+        if not exists(self.best):
+            return ""
+        return (
+            f"; the network of the best epoch is in {self.best}: start another run from it with "
+            f"--set model.weights={self.best}"
+        )
 
     def result(self) -> Result:
         """The result of the finished run."""
@@ -121,7 +135,7 @@ class RunDir:
     @property
     def epochs_done(self) -> int:
         """How many epochs are over, whether the run is finished or not."""
-        return self._metrics.read_bytes().count(b"\n") if self._metrics.exists() else 0
+        return self._metrics.read_bytes().count(b"\n") if exists(self._metrics) else 0
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Replace all lines: an epoch repeated after a crash must not appear twice."""
@@ -131,11 +145,11 @@ class RunDir:
     def bench(self) -> dict[str, Any] | None:
         """Measured times of the exported network, if the user put them there."""
         path = self.path / "bench.json"
-        return _read_json(path) if path.exists() else None
+        return _read_json(path) if exists(path) else None
 
     def error(self) -> str:
         """Why the last attempt at an unfinished run failed; empty if it did not."""
-        if self.is_finished or not self._error.exists():
+        if self.is_finished or not exists(self._error):
             return ""
         return self._error.read_text(encoding="utf-8").partition("\n")[0]
 
@@ -156,9 +170,9 @@ def write_network(path: Path, model: nn.Module, recipe: Recipe, **metadata: Any)
 
 def read_network(path: Path) -> tuple[dict[str, Tensor], Recipe, dict[str, Any]]:
     """State dict, recipe and metadata of a file of `write_network`, or of a finished run."""
-    if path.is_dir():
+    if isdir(path):
         run = RunDir(path)
-        if not run.final.exists() and run.best.exists():
+        if not exists(run.final) and exists(run.best):
             raise TrainingError(
                 f"{path} holds a run that is not finished: continue it with dbq train --resume, or "
                 f"give {run.best}"
@@ -171,21 +185,20 @@ def read_network(path: Path) -> tuple[dict[str, Tensor], Recipe, dict[str, Any]]
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())
+    write_atomically(path, (json.dumps(sealed(data), indent=1) + "\n").encode())
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return unsealed(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise TrainingError(
             f"cannot read {path}: no such file; expected a finished run of dbq train"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TrainingError(
-            f"cannot read {path} ({type(error).__name__}); delete it and resume the run"
+            f"cannot read {path} ({first_line(error)}); delete it and resume the run"
         ) from None
-    return data
 
 
 def _essence(recipe: Recipe) -> Recipe:
