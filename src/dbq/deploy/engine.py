@@ -156,12 +156,7 @@ class Net:
     @property
     def facts(self) -> dict[str, Any]:
         """What the exporter wrote about the network; no computation depends on it."""
-        try:
-            facts = json.loads(self._library.dbq_metadata(self._open))
-        except (ValueError, RecursionError):
-            facts = None
-        if not isinstance(facts, dict):
-            raise FileFormatError(f"{self.name}: its facts are not a JSON object; export it again")
+        facts: dict[str, Any] = json.loads(self._library.dbq_metadata(self._open))
         return facts
 
     @property
