@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import struct
 import zlib
 from collections.abc import Callable
@@ -73,9 +75,13 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     dbq.errors.FileFormatError: cannot read missing.dbq: No such file or directory
     """
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):  # reading would wait until somebody writes to it
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         content = Path(path).read_bytes()
     except OSError as error:
         raise FileFormatError(f"cannot read {os.fspath(path)}: {error.strerror}") from None
+    except ValueError as error:  # a path with a zero byte
+        raise FileFormatError(f"cannot read {os.fspath(path)!r}: {error}") from None
     return read_program(content, os.fspath(path))
 
 
