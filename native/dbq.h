@@ -34,11 +34,12 @@ typedef enum dbq_status {
     DBQ_CANNOT_READ = 1,  /* no such file, or the system refuses to read it */
     DBQ_BAD_FILE = 2,     /* damaged, hostile, or not a .dbq file */
     DBQ_BAD_VERSION = 3,  /* written in a format version this library does not read */
-    DBQ_TOO_LARGE = 4,    /* a valid network that needs more than 2 GiB to run */
+    DBQ_TOO_LARGE = 4,    /* a valid network beyond the limits of the call that loads it */
     DBQ_NO_MEMORY = 5,    /* the system has no more memory or threads */
     DBQ_BAD_ARGUMENT = 6, /* a null pointer, or a number out of range */
     DBQ_BAD_ISA = 7,      /* DBQ_ISA names instructions this processor or build does not have */
-    DBQ_INTERNAL = 8      /* a bug in this library */
+    DBQ_INTERNAL = 8,     /* a bug in this library */
+    DBQ_CANCELLED = 9     /* dbq_cancel ended the call; its results mean nothing */
 } dbq_status;
 
 /* Describe the last call that failed on this thread: what was found, what was expected and what to do, in
@@ -54,6 +55,16 @@ DBQ_API dbq_net* dbq_load(const char* path);
 /* From the bytes of a file, which may be freed after the call. */
 DBQ_API dbq_net* dbq_load_memory(const void* data, size_t size);
 
+/* A small file may describe a network that runs for hours. Loading refuses what needs more for one image, on
+ * one thread, than these limits; without them, and in the functions above, 10^13 steps and 2 GiB. */
+typedef struct dbq_limits {
+    uint64_t work;   /* steps, as dbq_work counts them */
+    uint64_t memory; /* bytes, as dbq_peak_memory counts them */
+} dbq_limits;
+
+DBQ_API dbq_net* dbq_load_limited(const char* path, const dbq_limits* limits); /* NULL: the default */
+DBQ_API dbq_net* dbq_load_memory_limited(const void* data, size_t size, const dbq_limits* limits);
+
 DBQ_API void dbq_free(dbq_net* net); /* NULL is allowed */
 
 /* ---- Running -------------------------------------------------------------------------------------- */
@@ -66,11 +77,16 @@ DBQ_API dbq_status dbq_run(const dbq_net* net, const uint8_t* images, size_t cou
 /* Runs one image and writes the time of each layer: dbq_layers numbers. */
 DBQ_API dbq_status dbq_profile(const dbq_net* net, const uint8_t* image, double* microseconds);
 
+/* Makes all calls of dbq_run and dbq_profile that run this network now return DBQ_CANCELLED, well within a
+ * second. Calls that begin later are not affected. Safe in a signal handler. NULL is allowed. */
+DBQ_API void dbq_cancel(dbq_net* net);
+
 /* 1 to 256 threads, including the calling one. The default is 1. */
 DBQ_API dbq_status dbq_set_threads(dbq_net* net, int threads);
 DBQ_API int dbq_threads(const dbq_net* net);
 
-/* ---- Describing a network. These never fail; strings live as long as the network. ----------------- */
+/* ---- Describing a network. These never fail; strings live as long as the network. Of a NULL network,
+ * numbers are 0 and strings are ""; so is dbq_threads. Results that go to NULL are dropped. ---------- */
 
 DBQ_API void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels);
 
@@ -81,6 +97,10 @@ DBQ_API void dbq_output_shape(const dbq_net* net, int* channels, int* height, in
 DBQ_API const char* dbq_name(const dbq_net* net);
 DBQ_API const char* dbq_metadata(const dbq_net* net); /* a JSON object */
 DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar" or "avx2" */
+
+/* Steps for one image: multiply-adds of convolutions, each branch counted, pixels under the windows of pools,
+ * and elements of all tensors. */
+DBQ_API uint64_t dbq_work(const dbq_net* net);
 
 /* Bytes for running one image with the current number of threads: repacked weights, the arena
  * that all activations share, and scratch space. Batches use one arena per thread. */

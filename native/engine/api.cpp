@@ -27,6 +27,7 @@ using dbq::Error;
 using dbq::fail;
 
 constexpr int MAX_THREADS = 256;
+constexpr dbq_limits DEFAULT_LIMITS = {10'000'000'000'000, uint64_t{1} << 31};
 
 // The Python binding mirrors dbq_layer: five pointers, three ints, padding, two 64-bit numbers.
 static_assert(sizeof(void*) != 8 || (sizeof(dbq_layer) == 72 && offsetof(dbq_layer, weight_bytes) == 56));
@@ -63,8 +64,9 @@ template <typename Function> dbq_status guard(const Function& function) noexcept
     }
 }
 
+// Does not block: opening a named pipe would wait until somebody writes to it.
 struct File {
-    explicit File(const char* path) : descriptor(open(path, O_RDONLY | O_CLOEXEC)) {}
+    explicit File(const char* path) : descriptor(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
     ~File() {
         if (descriptor >= 0) close(descriptor);
     }
@@ -93,11 +95,11 @@ std::vector<uint8_t> read_file(const char* path) {
     return content;
 }
 
-dbq_net* load(Bytes file) {
+dbq_net* load(Bytes file, const dbq_limits* limits) {
     const auto start = std::chrono::steady_clock::now();
     const dbq::Simd* simd = dbq::choose_simd(dbq::this_cpu(), std::getenv("DBQ_ISA"));
     try {
-        auto net = std::unique_ptr<dbq_net>(new dbq_net{{file, simd}, 0});
+        auto net = std::unique_ptr<dbq_net>(new dbq_net{{file, simd, limits ? *limits : DEFAULT_LIMITS}, 0});
         const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
         net->load_milliseconds = taken.count();
         return net.release();
@@ -111,6 +113,10 @@ void require(bool condition, const char* problem) {
     if (!condition) fail(DBQ_BAD_ARGUMENT, "%s", problem);
 }
 
+void set(int* number, int value) {
+    if (number) *number = value;
+}
+
 }  // namespace
 
 extern "C" {
@@ -118,13 +124,15 @@ extern "C" {
 const char* dbq_last_error(void) { return last_error; }
 dbq_status dbq_last_status(void) { return last_status; }
 
-dbq_net* dbq_load(const char* path) {
+dbq_net* dbq_load(const char* path) { return dbq_load_limited(path, nullptr); }
+
+dbq_net* dbq_load_limited(const char* path, const dbq_limits* limits) {
     dbq_net* net = nullptr;
     guard([&] {
         require(path, "the path is NULL, expected the path of a .dbq file");
         try {
             const std::vector<uint8_t> content = read_file(path);
-            net = load({content.data(), content.size()});
+            net = load({content.data(), content.size()}, limits);
         } catch (Error& error) {
             error.text = std::string(path) + ": " + error.text;
             throw;
@@ -134,10 +142,14 @@ dbq_net* dbq_load(const char* path) {
 }
 
 dbq_net* dbq_load_memory(const void* data, size_t size) {
+    return dbq_load_memory_limited(data, size, nullptr);
+}
+
+dbq_net* dbq_load_memory_limited(const void* data, size_t size, const dbq_limits* limits) {
     dbq_net* net = nullptr;
     guard([&] {
         require(data, "the data is NULL, expected the bytes of a .dbq file");
-        net = load({static_cast<const uint8_t*>(data), size});
+        net = load({static_cast<const uint8_t*>(data), size}, limits);
     });
     return net;
 }
@@ -168,30 +180,35 @@ dbq_status dbq_set_threads(dbq_net* net, int threads) {
     });
 }
 
-int dbq_threads(const dbq_net* net) { return net->network.threads(); }
+int dbq_threads(const dbq_net* net) { return net ? net->network.threads() : 0; }
+
+void dbq_cancel(dbq_net* net) {
+    if (net) net->network.cancel();
+}
 
 void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels) {
-    const dbq::Shape shape = net->network.input();
-    *height = shape.height;
-    *width = shape.width;
-    *channels = shape.channels;
+    const dbq::Shape shape = net ? net->network.input() : dbq::Shape{};
+    set(height, shape.height);
+    set(width, shape.width);
+    set(channels, shape.channels);
 }
 
-size_t dbq_output_size(const dbq_net* net) { return net->network.output_size(); }
+size_t dbq_output_size(const dbq_net* net) { return net ? net->network.output_size() : 0; }
 
 void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width) {
-    const dbq::Shape shape = net->network.output();
-    *channels = shape.channels;
-    *height = shape.height;
-    *width = shape.width;
+    const dbq::Shape shape = net ? net->network.output() : dbq::Shape{};
+    set(channels, shape.channels);
+    set(height, shape.height);
+    set(width, shape.width);
 }
 
-const char* dbq_name(const dbq_net* net) { return net->network.program().name.c_str(); }
-const char* dbq_metadata(const dbq_net* net) { return net->network.program().metadata.c_str(); }
-const char* dbq_isa(const dbq_net* net) { return dbq::isa_name(net->network.simd()); }
-size_t dbq_peak_memory(const dbq_net* net) { return net->network.peak_memory(); }
-double dbq_load_milliseconds(const dbq_net* net) { return net->load_milliseconds; }
-int dbq_layers(const dbq_net* net) { return int(net->network.program().operations.size()); }
+const char* dbq_name(const dbq_net* net) { return net ? net->network.program().name.c_str() : ""; }
+const char* dbq_metadata(const dbq_net* net) { return net ? net->network.program().metadata.c_str() : ""; }
+const char* dbq_isa(const dbq_net* net) { return net ? dbq::isa_name(net->network.simd()) : ""; }
+uint64_t dbq_work(const dbq_net* net) { return net ? net->network.work() : 0; }
+size_t dbq_peak_memory(const dbq_net* net) { return net ? net->network.peak_memory() : 0; }
+double dbq_load_milliseconds(const dbq_net* net) { return net ? net->load_milliseconds : 0; }
+int dbq_layers(const dbq_net* net) { return net ? int(net->network.program().operations.size()) : 0; }
 
 dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* layer) {
     return guard([&] {

@@ -62,22 +62,23 @@ size_t table_bytes(const Program& program) {
     return channels * sizeof(size_t);
 }
 
-void check_limit(size_t bytes) {
-    if (bytes > MAX_ARENA)
-        fail(DBQ_TOO_LARGE, "running needs %zu MiB, at most %zu are allowed: use smaller images", bytes >> 20,
-             MAX_ARENA >> 20);
-}
-
 }  // namespace
 
-Layout lay_out(const Program& program, size_t lanes) {
+void check_memory(size_t bytes, uint64_t limit) {
+    if (bytes > limit)
+        fail(DBQ_TOO_LARGE,
+             "running needs %zu MiB, at most %zu are allowed: use smaller images, or raise the limit",
+             bytes >> 20, size_t(limit >> 20));
+}
+
+Layout lay_out(const Program& program, size_t lanes, uint64_t limit) {
     const size_t tables = table_bytes(program);
-    check_limit(tables);
+    check_memory(tables, limit);
     const Owners owners = find_owners(program);
     std::vector<Block> blocks = make_blocks(program, owners, lanes);
     Layout layout;
     layout.bytes = plan_arena(blocks);
-    check_limit(layout.bytes + tables);
+    check_memory(layout.bytes + tables, limit);
     layout.zeros = blocks.back().offset;
     layout.zero_bytes = blocks.back().bytes;
     for (size_t i = 0; i < program.tensors.size(); ++i) {

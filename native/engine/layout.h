@@ -11,8 +11,9 @@ struct Layout {
     size_t zeros = 0, zero_bytes = 0;         // the plane that all zero channels share; never written
 };
 
-// For kernels with vectors of `lanes` pixels. Throws Error if more than MAX_ARENA bytes would be needed.
-constexpr size_t MAX_ARENA = size_t{1} << 31;
-Layout lay_out(const Program& program, size_t lanes);
+// For kernels with vectors of `lanes` pixels. Throws Error if more than `limit` bytes would be needed.
+Layout lay_out(const Program& program, size_t lanes, uint64_t limit);
+
+void check_memory(size_t bytes, uint64_t limit);
 
 }  // namespace dbq

@@ -24,14 +24,30 @@ int threads_to_cut_for() { return int(std::clamp(std::thread::hardware_concurren
 
 }  // namespace
 
-Network::Network(Bytes file, const Simd* simd) : simd_(simd), program_(parse(file)) {
-    layout_ = lay_out(program_, simd ? size_t(simd->lanes) : 1);
+Network::Network(Bytes file, const Simd* simd, dbq_limits limits) : simd_(simd), program_(parse(file)) {
+    count_work(limits.work);
+    layout_ = lay_out(program_, simd ? size_t(simd->lanes) : 1, limits.memory);
     const int threads = threads_to_cut_for();
     for (Operation& operation : program_.operations) {
         kernels_.push_back(build(operation, threads));
         operation.build = nullptr;  // it points into the file
         if (const Op* op = kernels_.back().op.get())
             scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
+    }
+    check_memory(peak_memory(), limits.memory);
+}
+
+void Network::count_work(uint64_t limit) {
+    for (const Operation& operation : program_.operations) {
+        uint64_t work = operation.work;  // at most 2^60, and so is what follows
+        for (const uint32_t tensor : operation.outputs) {
+            const Shape& shape = program_.tensors[tensor].shape;
+            work += uint64_t(shape.channels) * shape.pixels();
+        }
+        if (work > limit || work_ > limit - work)
+            fail(DBQ_TOO_LARGE, "an image takes more than %llu steps: use smaller images, or raise the limit",
+                 static_cast<unsigned long long>(limit));
+        work_ += work;
     }
 }
 

@@ -59,6 +59,10 @@ void check_window_sum(const Window& w, int64_t largest_code) {
              w.kernel_w, static_cast<long long>(largest_code));
 }
 
+uint64_t window_work(const Window& w, Shape out) {
+    return uint64_t(w.kernel_h) * uint64_t(w.kernel_w) * uint64_t(out.channels) * out.pixels();
+}
+
 void check_overlap(const Window& w, Shape in, Shape out) {
     check_axis("rows", in.height, out.height, w.stride_h, w.pad_top);
     check_axis("columns", in.width, out.width, w.stride_w, w.pad_left);

@@ -24,6 +24,9 @@ void check_window_sum(const Window& window, int64_t largest_code);  // fits 32 b
 void check_window(const Window& window);
 void check_overlap(const Window& window, Shape in, Shape out);
 
+// Pixels that all windows of `out` cover.
+uint64_t window_work(const Window& window, Shape out);
+
 void check_same_size(const char* what, Shape found, Shape expected);  // height and width
 void check_same_channels(const char* what, Shape found, Shape expected);
 void check_same_shape(const char* what, Shape found, Shape expected);

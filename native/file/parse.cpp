@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "file/json.h"
 #include "file/parser.h"
 #include "ops/table.h"
 
@@ -10,6 +11,7 @@ namespace dbq {
 Program Parser::program() {
     program_.name = bytes.text(bytes.u16());
     program_.metadata = bytes.text(bytes.u32());
+    if (!is_json_object(program_.metadata)) fail(DBQ_BAD_FILE, "its facts are not a JSON object");
     const uint32_t tensors = in_range("tensors", bytes.u32(), 1, MAX_TENSORS);
     for (uint32_t i = 0; i < tensors; ++i) program_.tensors.push_back(read_tensor());
     written_.resize(tensors);

@@ -39,7 +39,7 @@ struct Operation {
     std::vector<uint32_t> inputs, outputs;  // tensors
     std::vector<Source> sources;            // "channels" only: the planes that its output consists of
     std::string precision;                  // of the weights: "2T", "8b", or ""
-    uint64_t macs = 0;
+    uint64_t macs = 0, work = 0;            // work: what dbq_work counts
     // For the given vector kernels (null: none) and number of threads. Empty where nothing has to run.
     std::function<Built(const Simd*, int threads)> build;
 };

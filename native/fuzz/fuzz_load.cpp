@@ -2,7 +2,6 @@
 // checksum would stop nearly every input before it reaches the code worth testing. Networks that are
 // small enough are run on one image.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +12,7 @@
 
 namespace {
 
-constexpr size_t HEADER = 32, SMALL_MEMORY = 16 << 20;
+constexpr size_t SMALL_MEMORY = 16 << 20;
 constexpr uint64_t SMALL_WORK = 10'000'000;
 
 void put(std::vector<uint8_t>& file, uint64_t value, int bytes) {
@@ -28,22 +27,6 @@ std::vector<uint8_t> with_header(const uint8_t* body, size_t size) {
     put(file, 0, 8);
     file.insert(file.end(), body, body + size);
     return file;
-}
-
-// The cost of running: multiply-adds and elements written, times the pixels of a window for pools.
-bool is_small(const dbq_net* net) {
-    uint64_t work = 0, most_pixels = 1;
-    for (int i = 0; i < dbq_layers(net); ++i) {
-        dbq_layer layer;
-        if (dbq_layer_info(net, i, &layer) != DBQ_OK) __builtin_trap();
-        const uint64_t pixels = uint64_t(layer.height) * uint64_t(layer.width);
-        const bool pool = std::strstr(layer.kind, "pool");
-        work += pixels * uint64_t(layer.channels) * (pool ? std::min<uint64_t>(most_pixels, 255 * 255) : 1) +
-                layer.macs;
-        most_pixels = std::max(most_pixels, pixels);
-        if (work > SMALL_WORK) return false;
-    }
-    return dbq_peak_memory(net) < SMALL_MEMORY;
 }
 
 void run(dbq_net* net) {
@@ -68,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (dbq_last_status() == DBQ_INTERNAL || std::strlen(dbq_last_error()) == 0) __builtin_trap();
         return 0;
     }
-    if (is_small(net)) run(net);
+    if (dbq_work(net) < SMALL_WORK && dbq_peak_memory(net) < SMALL_MEMORY) run(net);
     dbq_free(net);
     return 0;
 }

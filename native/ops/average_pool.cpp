@@ -15,6 +15,7 @@ void read_average_pool(Parser& in, Operation& op) {
     spec.out = in.tensor(op.outputs[0]).shape;
     check_same_channels("the output", spec.out, spec.in);
     check_overlap(spec.window, spec.in, spec.out);
+    op.work = window_work(spec.window, spec.out);
     op.build = builder(std::move(spec));
 }
 

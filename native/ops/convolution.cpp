@@ -87,6 +87,7 @@ void read_convolution(Parser& in, Operation& op) {
     const Bytes packed = in.bytes.bytes(ternary ? (codes + 4) / 5 : (codes * size + 7) / 8);
     op.precision = std::to_string(size) + (ternary ? "T" : "b");
     op.macs = taps * uint64_t(spec.out.channels) * spec.out.pixels();
+    op.work = op.macs * uint64_t(spec.branches);
     op.build = [spec = std::move(spec), packed, codes, size](const Simd* simd, int threads) {
         ConvSpec whole = spec;
         whole.codes = spec.weights == Weights::Ternary ? unpack_ternary(packed, codes)

@@ -4,6 +4,7 @@
 #include "kernels/formula.h"
 #include "kernels/ranges.h"
 #include "ops/specs.h"
+#include "threads/stop.h"
 
 namespace dbq::scalar {
 
@@ -18,7 +19,10 @@ template <class Visit> void for_window(const Window& w, const Shape& in, int y, 
 template <class Visit> void for_elements(const Shape& shape, Range channels, const Visit& visit) {
     for (int k = channels.begin; k < channels.end; ++k)
         for (int y = 0; y < shape.height; ++y)
-            for (int x = 0; x < shape.width; ++x) visit(k, y, x);
+            for (int x = 0; x < shape.width; ++x) {
+                if (stopped()) return;
+                visit(k, y, x);
+            }
 }
 
 // Writes every element of some channels to all outputs; add_sums(k, y, x, sums) finds zeros in its sums.

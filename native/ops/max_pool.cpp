@@ -12,6 +12,7 @@ void read_max_pool(Parser& in, Operation& op) {
     check_same_meaning(out, from);
     check_overlap(window, from.shape, out.shape);
     in.largest(op.outputs[0]) = in.largest(op.inputs[0]);
+    op.work = window_work(window, out.shape);
     op.build = builder(MaxPoolSpec{from.shape, out.shape, from.type, window});
 }
 

@@ -119,6 +119,8 @@ def test_inspect_and_bench(run: Path) -> None:
     bench = json.loads(dbq("bench", file, "--seconds", "0.1", "--threads", "2", "--json"))
     assert bench["milliseconds"] >= bench["fastest_milliseconds"] > 0
     assert [layer["name"] for layer in bench["layers"]] == [x["name"] for x in found["layers"]]
+    for seconds in ("inf", "nan", "-1"):
+        assert "seconds" in dbq("bench", file, f"--seconds={seconds}", fails=True)
 
 
 def test_onnx_beside_it(run: Path, tmp_path: Path) -> None:

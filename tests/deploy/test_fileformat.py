@@ -20,7 +20,7 @@ from dbq.deploy.operations.table import OPERATIONS
 from dbq.deploy.program import Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
-from dbq.errors import DiskError, FileFormatError
+from dbq.errors import DiskError, FileFormatError, LoweringError
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,3 +126,9 @@ def test_save_is_whole_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match=r"other\.dbq"):
         load_program(tmp_path / "other.dbq")
     assert [p.name for p in tmp_path.iterdir()] == ["net.dbq"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**500, object(), {1, 2}])
+def test_facts_that_no_reader_would_accept_are_not_written(value: object) -> None:
+    with pytest.raises(LoweringError, match="facts"):
+        write_program(golden_program().with_facts(odd=value))

@@ -108,6 +108,46 @@ void bad_arguments(dbq_net* net) {
     dbq_free(nullptr);
 }
 
+// What never fails according to dbq.h does not fail without a network, either.
+void null_networks(dbq_net* net) {
+    int a = 1, b = 1, c = 1;
+    dbq_layer layer;
+    double times[1];
+    uint8_t image[1] = {};
+    EXPECT(dbq_threads(nullptr) == 0 && dbq_layers(nullptr) == 0);
+    EXPECT(dbq_output_size(nullptr) == 0 && dbq_peak_memory(nullptr) == 0 && dbq_work(nullptr) == 0);
+    EXPECT(dbq_load_milliseconds(nullptr) == 0);
+    for (const char* text : {dbq_name(nullptr), dbq_metadata(nullptr), dbq_isa(nullptr)})
+        EXPECT(std::strlen(text) == 0);
+    dbq_input_shape(nullptr, &a, &b, &c);
+    EXPECT(a == 0 && b == 0 && c == 0);
+    a = b = c = 1;
+    dbq_output_shape(nullptr, &a, &b, &c);
+    EXPECT(a == 0 && b == 0 && c == 0);
+    dbq_input_shape(net, nullptr, nullptr, nullptr);
+    dbq_output_shape(net, nullptr, nullptr, nullptr);
+    dbq_output_shape(nullptr, nullptr, nullptr, nullptr);
+    dbq_cancel(nullptr);
+    EXPECT(dbq_set_threads(nullptr, 1) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_profile(nullptr, image, times) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_profile(net, nullptr, times) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_layer_info(nullptr, 0, &layer) == DBQ_BAD_ARGUMENT);
+    EXPECT(dbq_layer_info(net, 0, nullptr) == DBQ_BAD_ARGUMENT);
+}
+
+void limits(const std::vector<char>& content, const dbq_net* net) {
+    const auto load = [&](uint64_t work, uint64_t memory) {
+        const dbq_limits given = {work, memory};
+        dbq_net* loaded = dbq_load_memory_limited(content.data(), content.size(), &given);
+        dbq_free(loaded);
+        return loaded != nullptr;
+    };
+    const uint64_t work = dbq_work(net), memory = UINT64_MAX;
+    EXPECT(work > 0 && load(work, memory) && load(UINT64_MAX, memory));
+    EXPECT(!load(work - 1, memory) && dbq_last_status() == DBQ_TOO_LARGE);
+    EXPECT(!load(work, 1000) && dbq_last_status() == DBQ_TOO_LARGE);
+}
+
 // Several callers with batches of all sizes, while another thread changes the number of threads.
 void concurrent_runs(dbq_net* net) {
     int height, width, channels;
@@ -144,6 +184,8 @@ int main(int argc, char** argv) {
     if (!net) std::fprintf(stderr, "%s\n", dbq_last_error());
     EXPECT(net);
     bad_arguments(net);
+    null_networks(net);
+    limits(content_of(argv[1]), net);
     concurrent_runs(net);
     dbq_free(net);
     const std::vector<char> content = content_of(argv[1]);

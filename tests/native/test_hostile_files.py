@@ -64,13 +64,6 @@ def survivors(files: Iterable[bytes]) -> list[bytes]:
     return [content for content, text in problems if text is None]
 
 
-def understood(files: list[bytes]) -> list[bytes]:
-    """Those of the files the engine loads that the Python reader reads. The engine reads no JSON."""
-    problems = [problem_in_python(content) for content in files]
-    assert all(text is None or "not a JSON object" in text for text in problems)
-    return [content for content, text in zip(files, problems, strict=True) if text is None]
-
-
 def test_truncated_anywhere() -> None:
     assert survivors(truncations(SMALL)) == []
     bodies = truncations(SMALL[HEADER:])
@@ -86,7 +79,7 @@ def test_every_bit_flipped_with_the_checksum_repaired() -> None:
     flips = [repaired(body) for body in bit_flips(SMALL[HEADER:])]
     loaded = survivors(flips)
     assert 100 < len(loaded) < len(flips)  # floats and weights have many valid values
-    for content in understood(loaded)[::3]:  # every third: the numpy reference takes its time
+    for content in loaded[::3]:  # every third: the numpy reference takes its time
         program = read_program(content)
         images = images_for(program, 1)
         with load(content) as net:
@@ -95,7 +88,8 @@ def test_every_bit_flipped_with_the_checksum_repaired() -> None:
 
 def test_extreme_numbers_everywhere() -> None:
     files = survivors(repaired(body) for body in extreme_words(SMALL[HEADER:]))
-    assert len(understood(files)) > 10
+    assert len(files) > 10
+    assert [content for content in files if problem_in_python(content) is not None] == []
 
 
 def test_both_readers_refuse_the_same_files() -> None:
@@ -123,7 +117,7 @@ def test_both_readers_refuse_the_same_files() -> None:
         (repaired(SMALL[HEADER:] + b"\0"), "after the last operation"),
         (repaired(b"\xff\xff"), "65535 expected"),
         (repaired(b"\0\0\xff\xff\xff\xff"), "4294967295 expected"),
-        (repaired(b"\0\0" + bytes(4) + b"\xff\xff\xff\xff"), "tensors: 4294967295"),
+        (repaired(b"\0\0\2\0\0\0{}\xff\xff\xff\xff"), "tensors: 4294967295"),
         (repaired(b"\1\0\xff" + SMALL[HEADER + 3 :]), "not UTF-8"),
         (repaired(b"\1\0\0" + SMALL[HEADER + 3 :]), "is 0"),
     ],

@@ -111,10 +111,12 @@ def test_an_output_with_pixels_keeps_them() -> None:
             assert load(write_program(program))(images_for(program, 2)).shape == (2, *shape)
 
 
-@pytest.mark.parametrize("threads", [0, -1, 257])
-def test_impossible_numbers_of_threads(net: Net, threads: int) -> None:
-    with pytest.raises(EngineError, match=f"{threads} threads, expected 1 to 256"):
+@pytest.mark.parametrize("threads", [0, -1, 257, 2**32 + 2, "2", 2.0, None])
+def test_impossible_numbers_of_threads(net: Net, program: Program, threads: int) -> None:
+    with pytest.raises(EngineError, match=f"{threads!r} threads, expected 1 to 256"):
         net.threads = threads
+    with pytest.raises(EngineError, match="threads, expected 1 to 256"):
+        load(write_program(program), threads)
 
 
 def test_closed(net: Net) -> None:

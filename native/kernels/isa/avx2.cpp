@@ -1,6 +1,7 @@
 // The vector kernels for x86 with AVX2. Everything has internal linkage: no function compiled here may
 // be shared with files that must run on older CPUs.
 #include "kernels/isa/simd.h"
+#include "threads/stop.h"
 
 #if defined(__AVX2__)
 

@@ -1,5 +1,6 @@
 // Additions and requantizations: one or two planes through the formula.
 #include "kernels/vector/outputs.h"
+#include "threads/stop.h"
 
 namespace dbq::vec {
 namespace {
@@ -12,7 +13,7 @@ public:
 
 private:
     void run_on(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
-        for (int k = channels.begin; k < channels.end; ++k) {
+        for (int k = channels.begin; k < channels.end && !stopped(); ++k) {
             const unsigned char* planes[2] = {in[0].plane[k], types_.size() == 2 ? in[1].plane[k] : nullptr};
             for (size_t o = 0; o < outputs_.size(); ++o) {
                 Finish finish;

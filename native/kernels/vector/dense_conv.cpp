@@ -4,6 +4,7 @@
 
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
+#include "threads/stop.h"
 
 namespace dbq::vec {
 namespace {
@@ -43,7 +44,10 @@ public:
             for (int t = 0; t < tiles; ++t) {
                 const Range tile = part(total, tiles, t);
                 interleave(rows, tile, codes);
-                for (int u = unit; u < end; ++u) run_block(u, tile, span, codes, sums, out);
+                for (int u = unit; u < end; ++u) {
+                    if (stopped()) return;
+                    run_block(u, tile, span, codes, sums, out);
+                }
             }
             unit = end;
         }

@@ -8,6 +8,7 @@
 
 #include "kernels/lines.h"
 #include "kernels/vector/outputs.h"
+#include "threads/stop.h"
 
 namespace dbq::vec {
 namespace {
@@ -57,6 +58,7 @@ private:
         std::memset(scratch, 0, 3 * line_bytes() + pairs_bytes());
         for (int c = channels.begin; c < channels.end; ++c)
             for (int first = 0; first < spec_.out.height; first += band_) {
+                if (stopped()) return;
                 const int height = std::min(band_, spec_.out.height - first);
                 for (const Piece& piece : pieces_[size_t(first / band_)])
                     interleave(in[0].plane[c], piece, lines, pairs);

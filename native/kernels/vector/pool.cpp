@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/vector/outputs.h"
+#include "threads/stop.h"
 
 namespace dbq::vec {
 namespace {
@@ -28,7 +29,7 @@ private:
                 continue;
             }
             auto sums = reinterpret_cast<int32_t*>(scratch + line_bytes());
-            for (int y = 0; y < spec_.out.height; ++y)
+            for (int y = 0; y < spec_.out.height && !stopped(); ++y)
                 pool_line(in[0].plane[k], y, reinterpret_cast<int32_t*>(scratch), sums + y * spec_.out.width);
             Finish finish;
             finish.sums = sums;
@@ -78,7 +79,7 @@ private:
     void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const override {
         auto columns = reinterpret_cast<T*>(scratch), windows = reinterpret_cast<T*>(scratch + line_bytes());
         for (int k = channels.begin; k < channels.end; ++k)
-            for (int y = 0; y < spec_.out.height; ++y)
+            for (int y = 0; y < spec_.out.height && !stopped(); ++y)
                 pool_line(reinterpret_cast<const T*>(in[0].plane[k]), y, columns, windows,
                           reinterpret_cast<T*>(out[0].plane[k]) + size_t(y) * size_t(spec_.out.width));
     }

@@ -6,6 +6,7 @@
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
 #include "kernels/vector/table_lists.h"
+#include "threads/stop.h"
 
 namespace dbq::vec {
 namespace {
@@ -137,6 +138,7 @@ private:
         for (int t = 0; t < tiles; ++t) {
             const Range tile = part(total, tiles, t);
             for (const table::Block& block : slice.lists.blocks) {
+                if (stopped()) return;
                 simd_.build_table(rows + block.first_row, block.rows, layout_.group_rows, is_signed_,
                                   size_t(tile.begin) * size_t(simd_.lanes), tile.size(), layout_.pitch,
                                   table + row_size());

@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from dbq.deploy.engine import Net
+from dbq.errors import EngineError
 
 WARM_UP, FEWEST_CALLS = 3, 5
+LONGEST = 86_400  # seconds
 PROFILES = (3, 50)  # fewest and most runs that are timed layer by layer
 
 
 def measure(net: Net, seconds: float = 2.0, batch: int = 1) -> dict[str, Any]:
     """Time whole calls on `batch` random images for about `seconds`, then each layer on one image."""
+    if not 0 <= seconds <= LONGEST:
+        raise EngineError(f"measuring for {seconds} seconds; expected 0 to {LONGEST}")
     shape = (batch, *net.input_shape)
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     calls = _time(lambda: net(images), seconds)

@@ -3,7 +3,7 @@
     net = load("net.dbq", threads=2)
     logits = net(images)  # uint8 [N, H, W, C] -> float32 [N, classes]
 
-A Net may be used by several Python threads at once: the calls release the GIL.
+A Net may be used by several Python threads at once: the calls release the GIL. Ctrl-C ends them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import threading
+from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy.typing as npt
 
 from dbq.deploy.inspection import NetDescription, NetLayer
 from dbq.errors import DbqError, EngineError, FileFormatError
+from dbq.support.interrupt import interruptible
 from dbq.support.regular import why_unreadable
 
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
@@ -29,6 +32,8 @@ Images = npt.NDArray[np.uint8]
 Logits = npt.NDArray[np.float32]
 
 TEXTS = ("name", "kind", "precision", "kernel", "type")  # of a layer
+MAX_THREADS, MAX_WORK, MAX_MEMORY = 256, 10**13, 2**31  # the last two unless the caller raises them
+QUICK = 2 * 10**8  # steps that take far less than a second
 BAD_FILE = (1, 2, 3)  # dbq_status: DBQ_CANNOT_READ, DBQ_BAD_FILE, DBQ_BAD_VERSION
 
 
@@ -43,15 +48,22 @@ class _Layer(ctypes.Structure):
     )
 
 
+class _Limits(ctypes.Structure):
+    """dbq_limits of native/dbq.h."""
+
+    _fields_ = (("work", c_uint64), ("memory", c_uint64))
+
+
 # name: (result, arguments), as in native/dbq.h
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dbq_last_error": (c_char_p, []),
     "dbq_last_status": (c_int, []),
-    "dbq_load": (c_void_p, [c_char_p]),
-    "dbq_load_memory": (c_void_p, [c_char_p, c_size_t]),
+    "dbq_load_limited": (c_void_p, [c_char_p, POINTER(_Limits)]),
+    "dbq_load_memory_limited": (c_void_p, [c_char_p, c_size_t, POINTER(_Limits)]),
     "dbq_free": (None, [c_void_p]),
     "dbq_run": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "dbq_profile": (c_int, [c_void_p, c_void_p, POINTER(c_double)]),
+    "dbq_cancel": (None, [c_void_p]),
     "dbq_set_threads": (c_int, [c_void_p, c_int]),
     "dbq_threads": (c_int, [c_void_p]),
     "dbq_input_shape": (None, [c_void_p, *[POINTER(c_int)] * 3]),
@@ -59,6 +71,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dbq_name": (c_char_p, [c_void_p]),
     "dbq_metadata": (c_char_p, [c_void_p]),
     "dbq_isa": (c_char_p, [c_void_p]),
+    "dbq_work": (c_uint64, [c_void_p]),
     "dbq_peak_memory": (c_size_t, [c_void_p]),
     "dbq_load_milliseconds": (c_double, [c_void_p]),
     "dbq_layers": (c_int, [c_void_p]),
@@ -90,8 +103,16 @@ def available_isas() -> list[str]:
     return str(library().dbq_available_isas().decode()).split()
 
 
-def load(source: str | os.PathLike[str] | bytes, threads: int = 1) -> Net:
+def load(
+    source: str | os.PathLike[str] | bytes,
+    threads: int = 1,
+    max_work: int = MAX_WORK,
+    max_memory: int = MAX_MEMORY,
+) -> Net:
     """The network in a .dbq file, given by path or as its bytes.
+
+    A small file may describe a network that runs for hours: one that takes more than `max_work` steps
+    (multiply-adds, mostly) or `max_memory` bytes for an image is an EngineError.
 
     >>> import dbq, torch
     >>> from dbq.deploy.fileformat import write_program
@@ -102,21 +123,28 @@ def load(source: str | os.PathLike[str] | bytes, threads: int = 1) -> Net:
     >>> net(np.zeros((5, 32, 32, 3), np.uint8)).shape
     (5, 10)
     """
-    return Net(source, threads)
+    return Net(source, threads, max_work, max_memory)
 
 
 class Net:
     """A network ready to run. `with load(...) as net:` frees its memory at the end, or `close()`."""
 
-    def __init__(self, source: str | os.PathLike[str] | bytes, threads: int = 1) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        threads: int = 1,
+        max_work: int = MAX_WORK,
+        max_memory: int = MAX_MEMORY,
+    ) -> None:
         self._handle: int | None = None
         self._library = library()
+        limits = _Limits(_whole(max_work, "steps"), _whole(max_memory, "bytes of memory"))
         if isinstance(source, bytes):
-            handle = self._library.dbq_load_memory(source, len(source))
+            handle = self._library.dbq_load_memory_limited(source, len(source), limits)
         elif reason := why_unreadable(source):
             raise FileFormatError(f"cannot read {os.fspath(source)}: {reason}")
         else:
-            handle = self._library.dbq_load(os.fsencode(source))
+            handle = self._library.dbq_load_limited(_path(source), limits)
         if not handle:
             raise self._error()
         self._handle = handle
@@ -132,7 +160,7 @@ class Net:
         pixels = () if (height, width) == (1, 1) else (height, width)
         logits = np.empty((len(batch), channels, *pixels), np.float32)
         data = batch.ctypes.data, len(batch), logits.ctypes.data
-        self._check(self._library.dbq_run(self._open, *data))
+        self._run(partial(self._library.dbq_run, self._open, *data), len(batch))
         return logits
 
     def profile(self, image: npt.ArrayLike) -> list[float]:
@@ -141,7 +169,7 @@ class Net:
         if len(batch) != 1:
             raise EngineError(f"profile takes one image, got {len(batch)}")
         times = (c_double * self._library.dbq_layers(self._open))()
-        self._check(self._library.dbq_profile(self._open, batch.ctypes.data, times))
+        self._run(partial(self._library.dbq_profile, self._open, batch.ctypes.data, times), 1)
         return list(times)
 
     @property
@@ -150,6 +178,7 @@ class Net:
 
     @threads.setter
     def threads(self, count: int) -> None:
+        count = _whole(count, "threads", 1, MAX_THREADS)
         self._check(self._library.dbq_set_threads(self._open, count))
 
     @property
@@ -159,18 +188,18 @@ class Net:
     @property
     def facts(self) -> dict[str, Any]:
         """What the exporter wrote about the network; no computation depends on it."""
-        try:
-            facts = json.loads(self._library.dbq_metadata(self._open))
-        except (ValueError, RecursionError):
-            facts = None
-        if not isinstance(facts, dict):
-            raise FileFormatError(f"{self.name}: its facts are not a JSON object; export it again")
+        facts: dict[str, Any] = json.loads(self._library.dbq_metadata(self._open))
         return facts
 
     @property
     def isa(self) -> str:
         """The instruction set of the kernels."""
         return str(self._library.dbq_isa(self._open).decode())
+
+    @property
+    def work(self) -> int:
+        """Steps for one image: multiply-adds, mostly."""
+        return int(self._library.dbq_work(self._open))
 
     @property
     def peak_memory(self) -> int:
@@ -238,6 +267,18 @@ class Net:
         shape = layer.channels, layer.height, layer.width
         return NetLayer(shape=shape, weight_bytes=layer.weight_bytes, macs=layer.macs, **texts)
 
+    def _run(self, call: Callable[[], int], images: int) -> None:
+        """Make a call that runs `images` images. One that takes long can be interrupted."""
+
+        def checked() -> None:  # the engine keeps the last error of each thread
+            self._check(call())
+
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and images * self.work > QUICK:
+            interruptible(checked, partial(self._library.dbq_cancel, self._open))
+        else:
+            checked()
+
     def _check(self, status: int) -> None:
         if status:
             raise self._error()
@@ -246,3 +287,17 @@ class Net:
         text = self._library.dbq_last_error().decode(errors="replace")
         bad_file = self._library.dbq_last_status() in BAD_FILE
         return (FileFormatError if bad_file else EngineError)(text)
+
+
+def _whole(number: int, what: str, low: int = 0, high: int = 2**64 - 1) -> int:
+    """`number`, if it is one that C can take; ctypes would cut it off."""
+    if not isinstance(number, int | np.integer) or not low <= number <= high:
+        raise EngineError(f"{number!r} {what}, expected {low} to {high}")
+    return int(number)
+
+
+def _path(path: str | os.PathLike[str]) -> bytes:
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:  # where C would end it
+        raise FileFormatError(f"cannot read {os.fspath(path)!r}: a path with a zero byte")
+    return encoded

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import stat
 import struct
 import zlib
+from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,8 @@ MAGIC = b"\x89DBQ\r\n\x1a\n"
 VERSION = 1
 HEADER = struct.Struct("<8sIIQQ")  # magic, version, CRC-32 and length of the body, reserved
 TYPES: tuple[Type, ...] = ("u8", "i8", "i32", "f32")
+MAX_DEPTH, MAX_NUMBER = 64, 400  # of the facts: nested objects and arrays, characters of a number
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def save(program: Program, path: str | os.PathLike[str]) -> int:
@@ -45,7 +52,7 @@ def write_program(program: Program) -> bytes:
     """The contents of a .dbq file."""
     writer = ByteWriter()
     writer.text(program.name)
-    facts = json.dumps(dict(program.facts), sort_keys=True).encode()
+    facts = _write_facts(program)
     writer.put("I", len(facts))
     writer.parts.append(facts)
     writer.put("I", len(program.tensors))
@@ -71,9 +78,13 @@ def load_program(path: str | os.PathLike[str]) -> Program:
     if reason := why_unreadable(path):
         raise FileFormatError(f"cannot read {os.fspath(path)}: {reason}")
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):  # reading would wait until somebody writes to it
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         content = Path(path).read_bytes()
     except OSError as error:
         raise FileFormatError(f"cannot read {os.fspath(path)}: {error.strerror}") from None
+    except ValueError as error:  # a path with a zero byte
+        raise FileFormatError(f"cannot read {os.fspath(path)!r}: {error}") from None
     return read_program(content, os.fspath(path))
 
 
@@ -127,12 +138,37 @@ def _checked_body(content: bytes) -> bytes:
 
 
 def _read_facts(data: bytes) -> dict[str, Any]:
+    """A JSON object within the limits of docs/format.md, which are those of the engine, too."""
     try:
-        facts = json.loads(data)
+        text = data.decode()
+        facts = json.loads(
+            text, parse_constant=_number(None), parse_int=_number(int), parse_float=_number(float)
+        )
+        nested = accumulate((c in "[{") - (c in "]}") for c in STRING.sub("", text))
     except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
+        facts, nested = None, accumulate(())
+    if not isinstance(facts, dict) or max(nested) > MAX_DEPTH:
         raise FileFormatError("its facts are not a JSON object: export it again")
+    return facts
+
+
+def _number(convert: Callable[[str], float] | None) -> Callable[[str], float]:
+    """Makes numbers of JSON text. NaN and infinities, which JSON does not have, get no `convert`."""
+
+    def number(text: str) -> float:
+        if convert is None or len(text) > MAX_NUMBER:
+            raise ValueError(text)
+        return convert(text)
+
+    return number
+
+
+def _write_facts(program: Program) -> bytes:
+    try:
+        facts = json.dumps(dict(program.facts), sort_keys=True, allow_nan=False).encode()
+        _read_facts(facts)
+    except (TypeError, ValueError, RecursionError, FileFormatError) as error:
+        raise LoweringError(f"{program.name}: its facts cannot be JSON: {error}") from None
     return facts
 
 

@@ -25,7 +25,7 @@ CODE_RANGE = {"u8": (0, 255), "i8": (-128, 127), "i32": (-(2**30), 2**30), "f32"
 # The limits of docs/format.md.
 MAX_SIDE = MAX_CHANNELS = 65_535
 MAX_PIXELS = 2**26
-LARGEST_SCALE = 1e20
+LARGEST_SCALE = float(np.float32(1e20))
 LARGEST_SUM = 2**31 - 1
 
 
@@ -66,8 +66,10 @@ class Tensor:
         require(0 < channels <= MAX_CHANNELS, f"a tensor of {channels} channels")
         sides = 0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE
         require(sides and height * width <= MAX_PIXELS, f"a tensor of {height} x {width} pixels")
-        finite = np.isfinite(self.scale) and 0 < self.scale <= LARGEST_SCALE
-        require(finite, f"a tensor with scale {self.scale}")
+        fits = (
+            0 < self.scale <= LARGEST_SCALE and np.float32(self.scale) > 0
+        )  # as the file holds it
+        require(fits, f"a tensor with scale {self.scale}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,8 +72,8 @@ class Convolution(Summing):
         require(1 <= branches <= most, f"{branches} branches")
         require(self.bits is None or 2 <= self.bits <= 8, f"{self.bits} bits")
         limit = 1 if self.bits is None else 2 ** (self.bits - 1) - 1
+        self.window.check(input.shape, shape)  # so there is a code
         require(np.abs(self.codes.astype(np.int16)).max() <= limit, f"codes beyond {limit}")
-        self.window.check(input.shape, shape)
 
     def largest_sums(self, largest: Sequence[int]) -> Doubles:
         sizes = np.abs(self.codes.astype(np.int16)).sum(axis=(2, 3, 4), dtype=np.float64)  # [J, K]
