@@ -169,6 +169,13 @@ class Explosive(nn.Module):
         return x / 0
 
 
+def test_a_statistic_that_is_no_number_is_named() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3))
+    model[0].get_buffer("running_var").fill_(float("inf"))
+    with pytest.raises(TrainingError, match=r"0\.running_var"):
+        stop_if_broken(model, "epoch 1")
+
+
 def test_a_loss_that_is_no_number_names_the_layer() -> None:
     model = network()
     stop_if_broken(model, "epoch 1")
