@@ -75,4 +75,5 @@ def test_what_is_looked_for() -> None:
 
 def test_no_page_mentions_a_path_outside_the_repository() -> None:
     for page in PAGES:
-        assert "../shared" not in page.read_text(), page
+        for path in re.findall(r"(?:\.\./)+[\w./-]+", page.read_text()):
+            assert (page.parent / path).resolve().is_relative_to(ROOT), (page, path)
