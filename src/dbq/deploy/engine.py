@@ -144,7 +144,7 @@ class Net:
         elif reason := why_unreadable(source):
             raise FileFormatError(f"cannot read {os.fspath(source)}: {reason}")
         else:
-            handle = self._library.dbq_load_limited(_path(source), limits)
+            handle = self._library.dbq_load_limited(os.fsencode(source), limits)
         if not handle:
             raise self._error()
         self._handle = handle
@@ -294,10 +294,3 @@ def _whole(number: int, what: str, low: int = 0, high: int = 2**64 - 1) -> int:
     if not isinstance(number, int | np.integer) or not low <= number <= high:
         raise EngineError(f"{number!r} {what}, expected {low} to {high}")
     return int(number)
-
-
-def _path(path: str | os.PathLike[str]) -> bytes:
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:  # where C would end it
-        raise FileFormatError(f"cannot read {os.fspath(path)!r}: a path with a zero byte")
-    return encoded

@@ -17,28 +17,14 @@ from dbq.cli.main import app
 from dbq.experiments.sweep.sweep import load_sweep
 from dbq.training.record.rundir import RunDir
 from tests.experiments.sweep.small import (
-    FOUR_RUNS,
     holders,
     in_the_middle,
     same_run,
     start,
-    train_plainly,
-    write,
 )
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("sweep"), FOUR_RUNS)
-
-
-@pytest.fixture(scope="module")
-def plain(file: Path) -> Path:
-    """What the sweep must come to."""
-    return train_plainly(file, file.parent / "plain")
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +49,10 @@ def stamps(out: Path) -> dict[Path, tuple[int, int]]:
     return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
 
 
-def test_stopped_with_ctrl_c(file: Path, tmp_path: Path, nodes: Any) -> None:
+def test_stopped_with_ctrl_c(short: Path, tmp_path: Path, nodes: Any) -> None:
     out = tmp_path / "out"
-    names = [run.name for run in load_sweep(file).runs(out)]
-    process = start(file, out, "--ray", nodes.address)
+    names = [run.name for run in load_sweep(short).runs(out)]
+    process = start(short, out, "--ray", nodes.address)
     stopped = in_the_middle(out, names, dead=set())
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
@@ -76,10 +62,10 @@ def test_stopped_with_ctrl_c(file: Path, tmp_path: Path, nodes: Any) -> None:
         assert not RunDir(out / stopped).error()
 
 
-def test_a_node_dies(file: Path, plain: Path, tmp_path: Path, nodes: Any) -> None:
+def test_a_node_dies(short: Path, plain: Path, tmp_path: Path, nodes: Any) -> None:
     out = tmp_path / "out"
-    names = [run.name for run in load_sweep(file).runs(out)]
-    process = start(file, out, "--ray", nodes.address, "--json")
+    names = [run.name for run in load_sweep(short).runs(out)]
+    process = start(short, out, "--ray", nodes.address, "--json")
     victim = in_the_middle(out, names, dead=set())
     kill_node_of(nodes, holders(out / victim)[-1])
     assert not RunDir(out / victim).is_finished, "killed too late to show anything"
@@ -106,13 +92,13 @@ def kill_node_of(nodes: Any, trainer: int) -> None:
 
 
 def test_without_ray_it_says_what_to_install(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     for options, named in (
         (["--ray", "auto"], "dbq[ray]"),
         (["--ray", "auto", "--workers", "2"], "--workers"),
     ):
-        shown = CliRunner().invoke(app, ["sweep", str(file), "--out", str(tmp_path), *options])
+        shown = CliRunner().invoke(app, ["sweep", str(short), "--out", str(tmp_path), *options])
         assert shown.exit_code == 2
         assert named in shown.output

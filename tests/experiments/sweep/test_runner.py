@@ -25,31 +25,17 @@ from dbq.training.recipe import Recipe
 from dbq.training.record.rundir import RunDir
 from dbq.training.run import train
 from tests.experiments.sweep.small import (
-    FOUR_RUNS,
     LONGER,
     SWEEP,
     holders,
     in_the_middle,
     same_run,
     start,
-    train_plainly,
     write,
 )
 from tests.runs import single_thread
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs, for the tests that train them all."""
-    return write(tmp_path_factory.mktemp("short"), FOUR_RUNS)
-
-
-@pytest.fixture(scope="module")
-def plain(short: Path) -> Path:
-    """What the sweep must come to."""
-    return train_plainly(short, short.parent / "plain")
 
 
 class Here:
