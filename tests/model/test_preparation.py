@@ -153,7 +153,7 @@ def shared_with_in_place(y: Tensor) -> Tensor:
         (lambda y: torch.cat(y.relu().chunk(2, 1), 1), "range"),
         (written_in_place, "±range"),
         (view_written_in_place, "±range"),
-        (shared_with_in_place, "±range"),
+        (shared_with_in_place, "bn norm"),
         (lambda y: F.avg_pool2d(y.relu(), 2), "range"),
         (lambda y: F.dropout(y.relu(), 0.5), "range"),
         (lambda y: torch.add(y.relu(), y.relu(), alpha=-1), "±range"),
@@ -203,7 +203,7 @@ def test_layers_called_by_keyword() -> None:
     assert clips(ByKeyword(F.relu)) == {"a": "±range", "b": "bn norm", "c": "±range"}
 
 
-def test_untraceable_model_falls_back_and_says_so() -> None:
+def test_a_model_that_looks_at_values_is_read_as_it_ran() -> None:
     class Branching(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -216,10 +216,8 @@ def test_untraceable_model_falls_back_and_says_so() -> None:
             return self.b(x)
 
     net = Branching()
-    summary = dbq.prepare(net, "fx8-3", IMAGE)
+    dbq.prepare(net, "fx8-3", IMAGE)
     assert isinstance(clip_of(net, "b"), RunningClip)
-    (note,) = summary.notes
-    assert note in " ".join(str(summary).split())
     net.train()(IMAGE).sum().backward()
 
 
@@ -376,15 +374,15 @@ def test_layers_that_cannot_be_quantized() -> None:
     plan = Plan("p", names={"dw_bn": of("8b")})
     refused(plan, LayerError, "'dw_bn'.* BatchNorm2d")
 
-    class Padded(nn.Conv2d):
+    class Standardised(nn.Conv2d):
         def forward(self, input: Tensor) -> Tensor:
-            return super().forward(F.pad(input, (0, 1, 0, 1)))
+            return self._conv_forward(input, self.weight / self.weight.std(), self.bias)
 
-    net = nn.Sequential(Padded(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
-    refused(Plan("p", names={"0": of("8b")}), LayerError, "'0'.* Padded", net)
+    net = nn.Sequential(Standardised(3, 4, 3), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))
+    refused(Plan("p", names={"0": of("8b")}), LayerError, "'0'.* Standardised", net)
     (note,) = dbq.prepare(net, "fx8-3", IMAGE).notes
     assert note.startswith("0 ")
-    assert "Padded" in note
+    assert "Standardised" in note
 
 
 def test_parametrized_layers_are_left_alone() -> None:

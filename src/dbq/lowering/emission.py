@@ -8,24 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from dbq.deploy.operations.requantize import Requantize
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Grid, Tensor
 from dbq.errors import LoweringError
-from dbq.lowering.values import FLOAT, WIDE, Affine, Image, Reading, Step, Stored, Sums, Value
+from dbq.lowering.values import FLOAT, WIDE, Affine, Image, Reading, Step, Stored, Value, same
+from dbq.model.recording import Recorded
 
 # A value that passes through concatenations and is read on more grids than this is kept once, wide, and
 # each reader makes its own codes of it.
 MOST_COPIES = 2
 SMALLEST_BOUND = 1e-6  # of a value that is always 0
+LAST = 1e9  # operations that write outputs run behind all others
 
 
 @dataclass
 class Emitted:
-    """A program, and for each of its tensors the node of the graph that has its value, and the grid."""
+    """A program, and for each of its tensors the tensor of the run that has its value, and the grid."""
 
     program: Program
-    nodes: list[str | None]
+    nodes: list[Recorded | None]
     grids: list[Grid]
 
 
@@ -70,32 +71,40 @@ def _leaves(value: Value) -> set[Value]:
 
 def _copy(value: Value) -> Affine:
     """`value` read wide and written as codes."""
-    source, wide = value.step(WIDE), Reading(value, WIDE)
-    name = f"{source.name} (codes)"
-    sums = Sums(name, source.order + 0.5, value.shape, [wide], Requantize)
-    ones = np.ones((value.shape.channels, 1))
-    return Affine(sums, ones, np.zeros(len(ones)), value.bound, node=value.node)
+    source = value.step(WIDE)
+    return same(value, f"{source.name} (codes)", source.order + 0.5)
 
 
-def emit(name: str, output: Value, facts: dict[str, Any]) -> Emitted:
-    """The program that computes `output`.
+def emit(name: str, outputs: list[tuple[str, Value]], facts: dict[str, Any]) -> Emitted:
+    """The program that computes `outputs`, by name.
 
     In two passes, because only at the end of one is it known on how many grids each value is read.
     """
-    if not isinstance(output, Affine):
-        raise LoweringError(
-            f"the network ends with {output.node}, expected a linear layer or a convolution"
-        )
+    readings = _as_floats(outputs)
     first = _Demand()
-    first.request(Reading(output, FLOAT))
+    for reading in readings.values():
+        first.request(reading)
     grids = Counter(value for value, r in first.tensors if isinstance(r, Grid))
     many = (value for value, count in grids.items() if count > MOST_COPIES)
     demand = _Demand(frozenset(value for value in many if not isinstance(value, Image)))
-    demand.request(Reading(output, FLOAT))
-    return _assemble(name, demand, facts)
+    made = [Output(demand.request(reading), name) for name, reading in readings.items()]
+    return _assemble(name, demand, tuple(made), facts)
 
 
-def _assemble(name: str, demand: _Demand, facts: dict[str, Any]) -> Emitted:
+def _as_floats(outputs: list[tuple[str, Value]]) -> dict[str, Reading]:
+    """How each output is read: as floats of the operation behind it, if that can write them."""
+    readings: dict[str, Reading] = {}
+    for place, (name, value) in enumerate(outputs):
+        again = any(value is reading.value for reading in readings.values())
+        if again or not (isinstance(value, Affine) and value.clamp.is_whole):
+            value = same(value, f"output {name}".rstrip(), LAST + place)
+        readings[name] = Reading(value, FLOAT)
+    return readings
+
+
+def _assemble(
+    name: str, demand: _Demand, outputs: tuple[Output, ...], facts: dict[str, Any]
+) -> Emitted:
     wide = _wide_grids(demand)
 
     def stored(reading: Reading) -> Stored:
@@ -118,7 +127,7 @@ def _assemble(name: str, demand: _Demand, facts: dict[str, Any]) -> Emitted:
     tensors = [
         Tensor(grid.type, value.shape, float(np.float32(grid.scale))) for value, grid, _ in keys
     ]
-    program = Program(name, tuple(tensors), tuple(operations), 0, facts)
+    program = Program(name, tuple(tensors), tuple(operations), outputs, facts)
     return Emitted(program, [key.value.node for key in keys], [key.grid for key in keys])
 
 

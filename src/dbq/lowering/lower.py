@@ -1,6 +1,7 @@
 """lower: a trained, quantized network to an integer program. The only bridge between the halves.
 
-reading.py      torch.fx runs the graph on operands instead of tensors; handlers/ know the operations
+reading.py      a recorded run (model/recording.py) again, on operands instead of tensors; handlers/ know
+                the functions
 operands.py     a value, or a value seen through padding, views and slices
 values.py       what a value is, and the operation that computes it
 emission.py     which values are read in which representations; then tensors and operations
@@ -18,12 +19,13 @@ from torch import Tensor, nn
 
 from dbq.deploy.program import Program
 from dbq.deploy.tensors import Grid, Shape
-from dbq.errors import LoweringError, first_line
+from dbq.errors import LoweringError
 from dbq.lowering.agreement import compare
 from dbq.lowering.emission import Emitted, emit
-from dbq.lowering.reading import GraphReader
+from dbq.lowering.reading import read
 from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
+from dbq.model.recording import Recording, record
 from dbq.version import __version__
 
 
@@ -64,10 +66,11 @@ def lower(
     was_training, device = model.training, example_input.device
     model.eval()
     try:
-        emitted = _emit(model, Shape(*example_input.shape[1:]), mean, std, name)
         images = denormalise(example_input, mean, std)
-        x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
-        agreement = compare(model, emitted, x.to(device), images)
+        x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std).to(device)
+        recording = record(model, torch.cat([x[:1], x[-1:]]))
+        emitted = _emit(recording, Shape(*x.shape[1:]), mean, std, name or type(model).__name__)
+        agreement = compare(model, recording, emitted, x, images)
     finally:
         model.train(was_training)
     if report is not None:
@@ -76,7 +79,7 @@ def lower(
 
 
 def _emit(
-    model: nn.Module, shape: Shape, mean: Sequence[float], std: Sequence[float], name: str
+    recording: Recording, shape: Shape, mean: Sequence[float], std: Sequence[float], name: str
 ) -> Emitted:
     def table(grid: Grid) -> npt.NDArray[np.uint8]:
         """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
@@ -85,12 +88,5 @@ def _emit(
         codes = (x / torch.tensor(grid.scale)).clamp(grid.low, grid.high).round()
         return codes.to(torch.int16).numpy()[:, 0].astype(np.uint8)
 
-    try:
-        reader = GraphReader(model, Image(shape, table))
-    except Exception as error:
-        raise LoweringError(
-            f"{type(model).__name__} cannot be traced by torch.fx ({first_line(error)}): "
-            "lowering needs a forward without branches on tensor values"
-        ) from error
     facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
-    return emit(name or type(model).__name__, reader.read(), facts)
+    return emit(name, read(recording, Image(shape, table)), facts)

@@ -1,4 +1,4 @@
-"""What the operations of a graph are applied to, and how it becomes a value: views, slices, shuffles.
+"""What the functions of a run are applied to, and how it becomes a value: views, slices, padding.
 
 Instead of knowing every way to write a channel shuffle, we let torch do it to a tensor of indices and
 look at the result.
@@ -9,26 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.tensors import Shape
-from dbq.deploy.window import Pair, Window
+from dbq.deploy.operations.pixels import NOTHING
+from dbq.deploy.tensors import Grid, Shape
 from dbq.errors import LoweringError
-from dbq.lowering.values import Reading, Value, largest_of, pick
+from dbq.lowering.values import Reading, Value, pick, pick_pixels
+from dbq.model.recording import Call, Recorded
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False)
 class Padded:
-    """A value with zeros around it; only a convolution can read it."""
+    """A value with zeros around it; convolutions pad by themselves, others read pixels that are zero."""
 
     value: Value
     top: int
     left: int
     bottom: int
     right: int
-    node: str | None = None
+    node: Recorded | None = None
+    resolved: Value | None = None
 
     @property
     def shape(self) -> Shape:
@@ -40,87 +45,105 @@ class Padded:
 class Moved:
     """A value seen through views and slices: where each element comes from, as torch computed it.
 
-    `index` has the tensor's present shape, [1, ...]; an element i is element i of the flattened base.
+    `index` has the tensor's present shape, [images, ...]; in the first image, an element i is element i
+    of the flattened base, and the other images come behind it.
     """
 
     base: Value
-    index: npt.NDArray[np.int64]
-    node: str | None = None
+    index: Indices
+    node: Recorded | None = None
     resolved: Value | None = None  # as planes, once an operation has asked for them
 
     @property
     def is_flattened(self) -> bool:
         """True for a whole tensor in its own order, seen as a vector."""
-        return np.array_equal(self.index, np.arange(np.prod(self.base.shape))[None])
+        return np.array_equal(self.index[0], np.arange(np.prod(self.base.shape)))
 
 
-Operand = Value | Padded | Moved
+@dataclass(eq=False)
+class Quantized:
+    """What an input quantizer made of a tensor: codes on its grid, for the layer that follows."""
+
+    operand: Value | Padded | Moved
+    grid: Grid
+    node: Recorded | None = None
+
+
+Plain = Value | Padded | Moved
+Operand = Plain | Quantized
 
 
 @dataclass
 class Site:
-    """The place in the graph that is being read, by the name a user knows it by."""
+    """The call that is being read."""
 
-    name: str = ""
+    call: Call
+    images: int  # in the recorded run
     clock: Iterator[int] = field(default_factory=count)
+
+    @property
+    def name(self) -> str:
+        """Of the operations it becomes."""
+        return self.call.name
+
+    def refuse(self, problem: str) -> NoReturn:
+        raise LoweringError(f"{self.call.place}: {problem}")
 
     def now(self) -> int:
         """A number for a new operation: operations run in the order they were made."""
         return next(self.clock)
 
     def resolve(self, operand: Operand) -> Value:
-        """`operand` as planes: as it is, or as a Selection of channels and of every n-th pixel."""
-        if isinstance(operand, Padded):
-            raise LoweringError(
-                f"{self.name} reads a tensor padded by {operand.node}: only convolutions read "
-                "padding; give the padding to the layer itself"
+        """`operand` as planes: as it is, or as a Selection of channels and pixels."""
+        if isinstance(operand, Quantized):
+            self.refuse(
+                "reads the quantized input of a layer; only its own convolution can do that"
             )
-        if not isinstance(operand, Moved):
+        if isinstance(operand, Value):
             return operand
         if operand.resolved is None:
-            operand.resolved = self._resolved(operand)
+            padded = isinstance(operand, Padded)
+            operand.resolved = self._with_zeros(operand) if padded else self._moved(operand)  # type: ignore[arg-type]
+            if operand.resolved.node is None:
+                operand.resolved.node = operand.node
         return operand.resolved
 
     def wide(self, operand: Operand) -> Reading:
         """`operand` for an operation that reads 32-bit codes."""
-        return self.resolve(operand).wide(self.name)
+        return self.resolve(operand).wide(self.call.place)
 
-    def _resolved(self, moved: Moved) -> Value:
-        channels, stride = _analyse(moved, self.name)
+    def _with_zeros(self, padded: Padded) -> Value:
+        _, height, width = padded.value.shape
+        rows = [NOTHING] * padded.top + [*range(height)] + [NOTHING] * padded.bottom
+        columns = [NOTHING] * padded.left + [*range(width)] + [NOTHING] * padded.right
+        return pick_pixels(padded.value, rows, columns, self.name, self.now())
+
+    def _moved(self, moved: Moved) -> Value:
+        channels, rows, columns = self._analyse(moved)
         value = moved.base
-        if stride != (1, 1):
-            window = Window((1, 1), stride)
-            size = window.output(value.shape, (0, 0))
-            value = largest_of(value, window, size, self.name, self.now())
         if channels != list(range(value.shape.channels)):
             value = pick([value], [(0, channel) for channel in channels], self.name, self.now())
-        if value.node is None:
-            value.node = moved.node
+        _, height, width = value.shape
+        if rows != list(range(height)) or columns != list(range(width)):
+            value = pick_pixels(value, rows, columns, self.name, self.now())
         return value
 
-
-def _analyse(moved: Moved, name: str) -> tuple[list[int], Pair]:
-    """Which channel each plane is, and the stride at which its pixels were taken."""
-    _, height, width = moved.base.shape
-    index = moved.index[0]
-    if index.ndim == 1 and height * width == 1:
-        index = index[:, None, None]
-    if index.ndim == 3:
-        first = index[:, 0, 0] // (height * width)
-        pattern = index - (first * height * width)[:, None, None]
-        stride = _stride(pattern[0], height, width)
-        if stride is not None and (pattern == pattern[:1]).all():
-            return first.tolist(), stride
-    raise LoweringError(
-        f"{name} reads {moved.node}, a rearrangement of pixels, shape {list(moved.index.shape)}: "
-        "lowering knows whole channels moved, every n-th pixel, and flattening before a linear layer"
-    )
-
-
-def _stride(pattern: npt.NDArray[np.int64], height: int, width: int) -> Pair | None:
-    """The n of "every n-th row and column" if that is what `pattern` shows, else None."""
-    rows, columns = pattern.shape
-    down = max(1, int(pattern[1, 0]) // width if rows > 1 else height)
-    across = max(1, int(pattern[0, 1]) if columns > 1 else width)
-    pixels = np.arange(height * width).reshape(height, width)[::down, ::across]
-    return (down, across) if np.array_equal(pixels, pattern) else None
+    def _analyse(self, moved: Moved) -> tuple[list[int], list[int], list[int]]:
+        """Which channel each plane is, and which rows and columns of it are seen."""
+        _, height, width = moved.base.shape
+        size = int(np.prod(moved.base.shape))
+        index = moved.index[0]
+        same = all(np.array_equal(other - i * size, index) for i, other in enumerate(moved.index))
+        if index.ndim == 1 and height * width == 1:
+            index = index[:, None, None]
+        if same and index.ndim == 3 and index.size:
+            channels = index[:, 0, 0] // (height * width)
+            pattern = index - (channels * height * width)[:, None, None]
+            rows, columns = pattern[0, :, 0] // width, pattern[0, 0, :] % width
+            if (pattern == (rows[:, None] * width + columns)[None]).all():
+                return channels.tolist(), rows.tolist(), columns.tolist()
+        made = f"{moved.node.call.place}, " if moved.node and moved.node.call else ""
+        return self.refuse(
+            f"reads {made}a rearrangement of pixels, shape {list(moved.index.shape[1:])}: lowering "
+            "knows whole channels moved, rows and columns chosen, flattening before a linear layer"
+        )

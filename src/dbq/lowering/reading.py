@@ -1,100 +1,132 @@
-"""The graph of a network to values: torch.fx runs it, with our values in place of tensors.
+"""A recorded run to values: every call on which the output depends, with our values in place of tensors.
 
-The operations that can be lowered are those in the tables of handlers/; for any other, the error names
-the node and the operation. Sizes and other plain numbers of the graph are computed as they are.
+The functions that can be lowered are those in the tables of handlers/; for any other, the error names
+the module, the function and the line of the user's code. Sizes and plain numbers are those of the run.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from torch import fx, nn
+from torch.utils._pytree import tree_iter, tree_map_only
 
 from dbq.errors import LoweringError
-from dbq.lowering.handlers import elementwise, moving, pooling, weighted
+from dbq.lowering.handlers import activations, arithmetic, moving, pooling, quantized
 from dbq.lowering.operands import Operand, Site
 from dbq.lowering.values import Image, Value
-from dbq.model.graph import Op, trace
-from dbq.quantizers.contract import BatchNorm
+from dbq.model.recording import (
+    LOOKING,
+    Argument,
+    Call,
+    Constant,
+    Overwritten,
+    Recorded,
+    Recording,
+)
 
-
-class GraphReader(fx.Interpreter):
-    """Runs the graph of a model in eval(); `run` gives the value of its output."""
-
-    def __init__(self, model: nn.Module, image: Image) -> None:
-        super().__init__(fx.GraphModule(model, trace(model)))
-        self.extra_traceback = False  # our errors are one line
-        self.modules = dict(model.named_modules())
-        self.image = image
-        self.site = Site()
-
-    def read(self) -> Value:
-        output = self.run(self.image)
-        if not _is_operand(output):
-            raise LoweringError(
-                f"the network gives a {type(output).__name__}, expected one tensor of logits"
-            )
-        return self.site.resolve(output)
-
-    def run_node(self, n: fx.Node) -> Any:
-        self.site.name = n.name
-        result = super().run_node(n)
-        if _is_operand(result) and result.node is None:
-            result.node = n.name
-        return result
-
-    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        module = self.modules[target]
-        self.site.name = target
-        return self._apply(type(module), module, args, kwargs)
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        picks_a_part = target is operator.getitem and isinstance(args[0], tuple)
-        if picks_a_part or not _has_operand((*args, *kwargs.values())):
-            return super().call_function(target, args, kwargs)
-        return self._apply(target, target, args, kwargs)
-
-    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not _has_operand(args):
-            return super().call_method(target, args, kwargs)
-        return self._apply(target, target, args, kwargs)
-
-    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        raise LoweringError(
-            f"{self.site.name} ({target}) is a tensor of the network itself: lowering knows weights of "
-            "Conv2d, Linear and batch norm only"
-        )
-
-    def _apply(self, op: Op, what: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        handler = HANDLERS.get(op)
-        if handler is None and isinstance(what, BatchNorm):
-            handler = weighted.batch_norm
-        if handler is None:
-            name = op if isinstance(op, str) else getattr(op, "__name__", str(op))
-            raise LoweringError(
-                f"{self.site.name}: {name} cannot be lowered; known are convolutions, linear layers, "
-                "batch norm, ReLU, ReLU6, additions, concatenations, channel splits and shuffles, "
-                "max and average pooling, zero padding and flattening: replace it, or leave it out "
-                "of the network"
-            )
-        module = (what,) if isinstance(what, nn.Module) else ()
-        return handler(self.site, *module, *args, **kwargs)
-
-
-def _is_operand(x: Any) -> bool:
-    return isinstance(x, Operand)
-
-
-def _has_operand(args: Iterable[Any]) -> bool:
-    lists = (arg if isinstance(arg, list | tuple) else [arg] for arg in args)
-    return any(_is_operand(item) for items in lists for item in items)
-
-
-HANDLERS: dict[Op, Callable[..., Any]] = {
-    **weighted.HANDLERS,
-    **elementwise.HANDLERS,
+HANDLERS: dict[str, Callable[..., Any]] = {
+    **quantized.HANDLERS,
+    **activations.HANDLERS,
+    **arithmetic.HANDLERS,
     **pooling.HANDLERS,
     **moving.HANDLERS,
 }
+KNOWN = (
+    "convolutions, linear layers, batch norm, the usual activations, sums and products, pooling, "
+    "resizing, padding, concatenation, and moving channels, rows and columns"
+)
+
+
+def read(recording: Recording, image: Image) -> list[tuple[str, Value]]:
+    """The values of the network's outputs, by name; a plain tensor has the name ""."""
+    (given,) = recording.inputs
+    found: dict[Recorded, Any] = {given: image}
+    image.node = given
+    site: Site | None = None
+    for call in recording.calls:
+        _refuse_looking(call)
+    for call in _needed(recording):
+        site = Site(call, given.shape[0]) if site is None else Site(call, site.images, site.clock)
+        result = _apply(site, found)
+        for recorded, operand in zip(tree_iter(call.output), _flat(result), strict=True):
+            if operand.node is None:
+                operand.node = recorded
+            found[recorded] = operand
+    return [(name, _output(recorded, found, site)) for name, recorded in _outputs(recording.output)]
+
+
+def _needed(recording: Recording) -> list[Call]:
+    """The calls on which the output depends, in order."""
+    wanted = {id(leaf) for leaf in tree_iter(recording.output)}
+    needed = []
+    for call in reversed(recording.calls):
+        if any(id(leaf) in wanted for leaf in tree_iter(call.output)):
+            needed.append(call)
+            wanted.update(id(tensor) for tensor in call.tensors())
+    return needed[::-1]
+
+
+def _refuse_looking(call: Call) -> None:
+    if call.op in LOOKING:
+        raise LoweringError(
+            f"{call.place}: the network looks at the values of a tensor that depends on the image, so "
+            "what it computes may differ from image to image: lowering needs one fixed course"
+        )
+
+
+def _apply(site: Site, found: dict[Recorded, Any]) -> Any:
+    call = site.call
+
+    def operand(argument: Argument) -> Any:
+        if isinstance(argument, Constant):
+            return argument
+        if isinstance(argument, Recorded):
+            return found[argument]
+        if isinstance(argument, Overwritten):
+            site.refuse(
+                "reads a tensor that was changed in place under another name: write the change as "
+                "a new tensor, such as y = torch.relu(x)"
+            )
+        return site.refuse(
+            "reads a tensor that no torch function made, perhaps of a scripted function, or a constant "
+            "that is no attribute of the model: use the plain function, or register a buffer"
+        )
+
+    args, kwargs = tree_map_only(Argument, operand, (call.args, call.kwargs))
+    handler = HANDLERS.get(call.op)
+    if handler is None:
+        site.refuse(
+            f"{call.op} cannot be lowered; known are {KNOWN}: replace it, or leave it out of the network"
+        )
+    kwargs.pop("inplace", None)
+    if not args and "input" in kwargs:
+        args = (kwargs.pop("input"),)
+    return handler(site, *args, **kwargs)
+
+
+def _flat(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _outputs(output: Any, name: str = "") -> list[tuple[str, Any]]:
+    """The tensors a network returns: one, or some in lists, tuples and dictionaries."""
+    if isinstance(output, dict):
+        parts = [_outputs(part, f"{name}.{key}".lstrip(".")) for key, part in output.items()]
+    elif isinstance(output, list | tuple):
+        parts = [_outputs(part, f"{name}.{i}".lstrip(".")) for i, part in enumerate(output)]
+    elif output is None:
+        parts = []
+    else:
+        return [(name, output)]
+    return [pair for part in parts for pair in part]
+
+
+def _output(recorded: Any, found: dict[Recorded, Any], site: Site | None) -> Value:
+    operand = found.get(recorded)
+    if site is None or not isinstance(operand, Operand):
+        kind = type(recorded).__name__
+        raise LoweringError(
+            f"the network returns {kind}, expected tensors that depend on the image"
+        )
+    return site.resolve(operand)

@@ -9,7 +9,8 @@ as torch's floats. A value knows the step that computes it and what clamping mak
     Selection   other values moved or chosen, never changed: it can be read in any representation
 
 Another kind of value is another subclass of `Value` with a `Step` of its own; emission knows only these
-two classes. What an activation does behind sums is all in `Clamp`.
+two classes. Activations that clamp are part of the formula behind sums, `Clamp`; any other is an
+operation of its own, which reads wide codes.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ from dbq.deploy.operations.channels import ZEROS, Channels
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
 from dbq.deploy.operations.operation import Operation
-from dbq.deploy.tensors import Doubles, Grid, Result, Shape
+from dbq.deploy.operations.pixels import NOTHING, Pixels
+from dbq.deploy.operations.requantize import Requantize
+from dbq.deploy.tensors import CODE_RANGE, Doubles, Grid, Result, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
+from dbq.model.graph import Limits
+from dbq.model.recording import Recorded
 
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"
-FLOAT = Grid("f32", 1.0, 0, 0)
+FLOAT = Grid("f32", 1.0, *CODE_RANGE["f32"])
 Representation = Grid | Literal["wide"]
 
 
@@ -68,7 +73,7 @@ class Step(ABC):
 class Value(ABC):
     shape: Shape
     bound: float  # a number that |value| does not exceed, or hardly ever
-    node: str | None = None  # the node of the graph that has this value, if one has
+    node: Recorded | None = None  # the tensor of the recorded run that has this value, if one has
     inputs: Sequence[Value] = ()  # values of which this one is made on one common grid
 
     @abstractmethod
@@ -90,7 +95,7 @@ class Image(Value):
 
     shape: Shape
     table: Callable[[Grid], npt.NDArray[np.uint8]]
-    node: str | None = None
+    node: Recorded | None = None
     bound: float = math.inf
 
     def step(self, representation: Representation) -> Step:
@@ -117,11 +122,17 @@ class _ImageLookup(Step):
         return Lookup(self.name, stored.tensor, self.image.table(stored.grid))
 
 
-class Clamp(NamedTuple):
-    """min(max(value, low), high), as a `Result` does it to codes."""
+class Clamp(Limits):
+    """Limits as a `Result` applies them to codes."""
 
-    low: float = -math.inf
-    high: float = math.inf
+    @property
+    def is_whole(self) -> bool:
+        """Whether its limits are whole numbers, as a Result of floats has them; or there are none."""
+        return all(math.isinf(limit) or limit == round(limit) for limit in self)
+
+    @property
+    def keeps_zero(self) -> bool:
+        return self.low <= 0 <= self.high
 
     def then(self, other: Clamp) -> Clamp:
         return Clamp(max(self.low, other.low), min(self.high, other.high))
@@ -163,7 +174,7 @@ def _result(stored: Stored, units: Doubles) -> Result:
     value, grid = stored.value, stored.grid
     assert isinstance(value, Affine)
     scales, offsets = value.scales * units / grid.scale, value.offsets / grid.scale
-    low, high = (0, 0) if grid == FLOAT else value.clamp.codes(grid)
+    low, high = (0, 0) if grid == FLOAT and not value.is_clamped else value.clamp.codes(grid)
     return Result(stored.tensor, low, high, scales.astype(np.float32), offsets.astype(np.float32))
 
 
@@ -176,7 +187,7 @@ class Affine(Value):
     offsets: Doubles  # [K]
     bound: float
     clamp: Clamp = NO_CLAMP
-    node: str | None = None
+    node: Recorded | None = None
 
     def __post_init__(self) -> None:
         self.shape = self.sums.shape
@@ -186,11 +197,6 @@ class Affine(Value):
         return self.clamp != NO_CLAMP
 
     def step(self, representation: Representation) -> Step:
-        if representation == FLOAT and self.is_clamped:
-            raise LoweringError(
-                f"the network ends with an activation after {self.sums.name}, expected a linear "
-                "output: leave it out of the network and apply it to the logits"
-            )
         return self.sums
 
     def clamped(self, clamp: Clamp, name: str) -> Affine:
@@ -208,7 +214,7 @@ class Selection(Value):
     shape: Shape
     inputs: Sequence[Value] = field()  # without the default of Value
     make: Callable[[list[int], int], Operation]
-    node: str | None = None
+    node: Recorded | None = None
 
     def __post_init__(self) -> None:
         self.bound = max(value.bound for value in self.inputs)
@@ -216,8 +222,10 @@ class Selection(Value):
     def step(self, representation: Representation) -> Step:
         return _Move(self, representation)
 
-    def clamped(self, clamp: Clamp, name: str) -> Selection:
-        """Choosing and clamping commute, so the inputs are clamped; a clamp keeps planes of zeros."""
+    def clamped(self, clamp: Clamp, name: str) -> Value:
+        """Choosing and clamping commute, so the inputs are clamped, unless chosen zeros would change."""
+        if not clamp.keeps_zero:
+            return same(self, name, self.order + 0.5).clamped(clamp, name)
         inputs = [value.clamped(clamp, name) for value in self.inputs]
         return Selection(self.name, self.order, self.shape, inputs, self.make)
 
@@ -237,6 +245,13 @@ class _Move(Step):
     def build(self, written: list[Stored], read: list[Stored]) -> Operation:
         (stored,) = written
         return self.make([each.tensor for each in read], stored.tensor)
+
+
+def same(value: Value, name: str, order: float) -> Affine:
+    """`value` itself, written by an operation that can scale, shift and clamp it."""
+    sums = Sums(name, order, value.shape, [value.wide(name)], Requantize)
+    ones = np.ones((value.shape.channels, 1))
+    return Affine(sums, ones, np.zeros(len(ones)), value.bound, node=value.node)
 
 
 def pick(
@@ -259,3 +274,16 @@ def largest_of(value: Value, window: Window, size: Pair, name: str, order: int) 
         return MaxPool(name, tensors[0], window, output)
 
     return Selection(name, order, Shape(value.shape.channels, *size), [value], make)
+
+
+def pick_pixels(
+    value: Value, rows: Sequence[int], columns: Sequence[int], name: str, order: int
+) -> Selection:
+    """Rows and columns of a value in a new order, perhaps repeated; NOTHING is one of zeros."""
+
+    def make(tensors: list[int], output: int) -> Operation:
+        return Pixels(name, tensors[0], output, tuple(rows), tuple(columns))
+
+    shape = Shape(value.shape.channels, len(rows), len(columns))
+    assert all(NOTHING >= place >= 0 for place in (*rows, *columns))
+    return Selection(name, order, shape, [value], make)

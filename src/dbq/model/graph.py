@@ -1,59 +1,81 @@
-"""Reading the graph: which batch norm precedes a layer's input, whether that input can be negative,
+"""Reading a recorded run: which batch norm precedes a layer's input, whether that input can be negative,
 and which batch norm reads the layer's output.
-
-torch.fx traces the model symbolically; the graph is only read, never rewritten.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+import math
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import fx, nn
-
+from dbq.model.recording import QUANTIZE, WEIGHTED, Call, Recorded, Recording
 from dbq.model.roles import WeightLayer
 from dbq.quantizers.contract import BatchNorm
 
-# An operation is named by module class, function, or method name, whichever the graph shows.
-Op = type[nn.Module] | Callable[..., Any] | str
-
-# What an operation does to the values of its first argument. Lowering builds on the same table.
-UNCHANGED: frozenset[Op] = frozenset({nn.Identity, torch.clone, "contiguous", "clone", "detach"})
-DROPOUT: frozenset[Op] = frozenset({nn.Dropout, nn.Dropout2d, F.dropout, F.dropout2d})
+# What an operation does to the values of its first argument, by its name in a recording. Lowering
+# builds on the same sets.
+UNCHANGED = frozenset(
+    {"contiguous", "clone", "detach", "data", "float", "to", "type_as", "requires_grad"}
+)
+DROPOUT = frozenset(
+    {"dropout", "dropout2d", "feature_dropout", "alpha_dropout", "stochastic_depth"}
+)
 # Elements change places, not values.
-MOVING: frozenset[Op] = frozenset(
-    {nn.Flatten, nn.ChannelShuffle, F.channel_shuffle, operator.getitem, torch.flatten, torch.reshape,
-     torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze, torch.chunk, torch.split,
-     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "chunk", "split"}
+MOVING = frozenset(
+    {"view", "reshape", "flatten", "unflatten", "permute", "transpose", "movedim", "squeeze",
+     "unsqueeze", "chunk", "split", "tensor_split", "split_with_sizes", "getitem", "narrow", "select",
+     "unbind", "channel_shuffle", "native_channel_shuffle", "flip", "roll", "reshape_as", "T", "mT",
+     "index_select", "pixel_shuffle", "pixel_unshuffle"}
 )  # fmt: skip
 # All results are values of the argument (or zeros): its range and sign hold.
-SELECTING: frozenset[Op] = UNCHANGED | MOVING | frozenset(
-    {nn.MaxPool2d, nn.AdaptiveMaxPool2d, nn.PixelShuffle, nn.PixelUnshuffle, nn.ZeroPad2d,
-     F.max_pool2d, F.adaptive_max_pool2d, F.pixel_shuffle, "expand", "float", "to", "type_as"}
-)  # fmt: skip
+SELECTING = UNCHANGED | MOVING | frozenset({"max_pool2d", "adaptive_max_pool2d", "pad", "expand"})
 # The sign holds, the range does not: a mean is narrower, dropout in training wider. A running range
 # serves these better than the batch norm in front of them.
-SIGN_KEEPING: frozenset[Op] = DROPOUT | frozenset(
-    {nn.AvgPool2d, nn.AdaptiveAvgPool2d, F.avg_pool2d, F.adaptive_avg_pool2d, torch.mean, "mean"}
-)  # fmt: skip
-RELU: frozenset[Op] = frozenset(
-    {nn.ReLU, F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_"}
+SIGN_KEEPING = DROPOUT | frozenset(
+    {"avg_pool2d", "adaptive_avg_pool2d", "mean", "interpolate", "upsample"}
 )
-RELU6: frozenset[Op] = frozenset({nn.ReLU6, F.relu6})
 # Never negative, whatever they are given.
-POSITIVE: frozenset[Op] = frozenset(
-    {nn.Sigmoid, nn.Hardsigmoid, nn.Softmax, F.sigmoid, F.hardsigmoid, F.softmax, torch.sigmoid,
-     torch.softmax, "sigmoid", "softmax"}
-)  # fmt: skip
+POSITIVE = frozenset({"sigmoid", "hardsigmoid", "softmax"})
 # Not negative if none of their tensors is.
-COMBINING: frozenset[Op] = frozenset(
-    {torch.cat, torch.concat, torch.add, torch.mul, torch.maximum, torch.stack, operator.add,
-     operator.iadd, operator.mul, operator.imul, "add", "add_", "mul", "mul_"}
-)  # fmt: skip
+COMBINING = frozenset({"cat", "add", "mul", "maximum", "stack"})
+
+
+class Limits(NamedTuple):
+    """min(max(x, low), high)."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+def limits(call: Call) -> Limits | None:
+    """What an activation clamps its argument to, if clamping is all it does.
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from dbq.model.recording import record
+    >>> limits(record(nn.ReLU6(), torch.zeros(1, 3)).calls[0])
+    Limits(low=0.0, high=6.0)
+    """
+    names = {
+        "relu": (), "relu6": (), "clamp": ("min", "max"), "hardtanh": ("min_val", "max_val"),
+        "clamp_min": ("min",), "clamp_max": ("max",),
+    }.get(call.op)  # fmt: skip
+    if names is None:
+        return None
+    given = {**dict(zip(names, call.args[1:], strict=False)), **call.kwargs}
+    low, high = (given.get(names[0]), given.get(names[-1])) if len(names) == 2 else (None, None)
+    if call.op == "hardtanh":
+        low, high = -1.0 if low is None else low, 1.0 if high is None else high
+    elif call.op in ("relu", "relu6"):
+        low, high = 0.0, 6.0 if call.op == "relu6" else None
+    elif call.op == "clamp_min":
+        low = given["min"]
+    elif call.op == "clamp_max":
+        high = given["max"]
+    if not all(number is None or isinstance(number, int | float) for number in (low, high)):
+        return None  # limits that are tensors
+    return Limits(-math.inf if low is None else low, math.inf if high is None else high)
 
 
 @dataclass(frozen=True)
@@ -68,137 +90,108 @@ class Source:
 UNKNOWN = Source(None, signed=True)
 
 
-class _LeafTracer(fx.Tracer):
-    """Weight layers and batch norms are leaves even where a subclass is used."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if isinstance(m, nn.Conv2d | nn.Linear | BatchNorm):
-            return True
-        return super().is_leaf_module(m, module_qualified_name)
-
-
-def trace(model: nn.Module) -> fx.Graph:
-    """The graph of `model`. Attributes that `forward` sets while tracing are restored."""
-    before = {module: dict(vars(module)) for module in model.modules()}
-    try:
-        return _LeafTracer().trace(model)
-    finally:
-        for module, attributes in before.items():
-            vars(module).clear()
-            vars(module).update(attributes)
-
-
-def input_sources(model: nn.Module, graph: fx.Graph) -> dict[str, Source]:
-    """For each weight layer of the graph: the source of its input.
+def input_sources(recording: Recording) -> dict[str, Source]:
+    """For each weight layer of the run: the source of its input.
 
     A layer that is called several times, on tensors of different sources, gets none.
 
+    >>> import torch
+    >>> from torch import nn
+    >>> from dbq.model.recording import record
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
-    >>> input_sources(net, trace(net))["3"].batch_norm[0]
+    >>> input_sources(record(net, torch.zeros(1, 1, 4, 4)))["3"].batch_norm[0]
     '1'
     """
-    modules = dict(model.named_modules())
-    reader = _SourceReader(graph, modules)
+    reader = _SourceReader()
     sources: dict[str, Source] = {}
-    for node in graph.nodes:
-        if node.op != "call_module" or not isinstance(modules[node.target], WeightLayer):
-            continue
-        source = reader.source(node.args[0] if node.args else node.kwargs.get("input"))
-        other = sources.setdefault(node.target, source)
+    for call in _weighted_calls(recording):
+        source = reader.source(_argument(call))
+        other = sources.setdefault(call.path, source)
         if other != source:
-            sources[node.target] = Source(None, signed=other.signed or source.signed)
+            sources[call.path] = Source(None, signed=other.signed or source.signed)
     return sources
 
 
-def batch_norms_behind(model: nn.Module, graph: fx.Graph) -> dict[str, BatchNorm]:
+def batch_norms_behind(recording: Recording) -> dict[str, BatchNorm]:
     """For each weight layer whose output goes to a batch norm and nowhere else: that batch norm.
 
+    >>> import torch
+    >>> from torch import nn
+    >>> from dbq.model.recording import record
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
-    >>> {name: type(module).__name__ for name, module in batch_norms_behind(net, trace(net)).items()}
+    >>> run = record(net, torch.zeros(1, 1, 4, 4))
+    >>> {name: type(module).__name__ for name, module in batch_norms_behind(run).items()}
     {'0': 'BatchNorm2d'}
     """
-    modules = dict(model.named_modules())
-    calls = [node for node in graph.nodes if node.op == "call_module"]
-    called = [node.target for node in calls]
+    readers: dict[Any, list[Call]] = defaultdict(list)
+    for call in recording.calls:
+        for operand in call.tensors():
+            readers[operand].append(call)
+    calls: dict[str, list[Call]] = defaultdict(list)
+    for call in _weighted_calls(recording):
+        calls[call.path].append(call)
     behind = {}
-    for node in calls:
-        if not isinstance(modules[node.target], WeightLayer) or called.count(node.target) > 1:
-            continue
-        readers = [modules.get(str(user.target)) for user in node.users]
-        if len(readers) == 1 and isinstance(readers[0], BatchNorm):
-            behind[node.target] = readers[0]
+    for path, (call, *others) in calls.items():
+        found = [_batch_norm_of(reader) for reader in readers[call.output]]
+        if not others and len(found) == 1 and found[0] is not None:
+            behind[path] = found[0]
     return behind
+
+
+def _weighted_calls(recording: Recording) -> list[Call]:
+    return [
+        call for call in recording.calls
+        if call.op in WEIGHTED and isinstance(call.module, WeightLayer)
+    ]  # fmt: skip
+
+
+def _argument(call: Call) -> Any:
+    return call.args[0] if call.args else call.kwargs.get("input")
+
+
+def _batch_norm_of(call: Call) -> BatchNorm | None:
+    """The module whose batch norm this is."""
+    return call.module if call.op == "batch_norm" and isinstance(call.module, BatchNorm) else None
 
 
 class _SourceReader:
     """Walks back from a tensor to what determines its range and its sign."""
 
-    def __init__(self, graph: fx.Graph, modules: dict[str, nn.Module]) -> None:
-        self.modules = modules
-        self.signs: dict[fx.Node, bool] = {}
-        self.overwritten: set[fx.Node] = set()
-        for node in graph.nodes:
-            if self._writes_in_place(node) and node.args:
-                self._mark_overwritten(node.args[0])
+    def __init__(self) -> None:
+        self.signs: dict[Recorded, bool] = {}
 
-    def _writes_in_place(self, node: fx.Node) -> bool:
-        if node.op == "call_module":
-            return bool(getattr(self.modules[str(node.target)], "inplace", False))
-        name = getattr(node.target, "__name__", str(node.target))
-        in_place_operator = node.target in (operator.iadd, operator.imul, operator.isub)
-        return name.endswith("_") or in_place_operator or node.kwargs.get("inplace") is True
-
-    def _mark_overwritten(self, node: Any) -> None:
-        """Note a tensor that is written in place and read by others too, and the tensors it views.
-
-        Those readers may see the new values, so nothing is known about them. If the writer is the only
-        reader, it is as good as a fresh tensor.
-        """
-        while isinstance(node, fx.Node):
-            if len(node.users) > 1:
-                self.overwritten.add(node)
-            node = node.args[0] if self.op(node) in SELECTING and node.args else None
-
-    def op(self, node: fx.Node) -> Op:
-        if node.op == "call_module":
-            return type(self.modules[str(node.target)])
-        return node.target if node.op in ("call_function", "call_method") else node.op
-
-    def source(self, node: Any) -> Source:
+    def source(self, operand: Any) -> Source:
         """The batch norm whose range a tensor has, if there is one."""
-        signed, cap = self.may_be_negative(node), None
-        while isinstance(node, fx.Node):
-            if node in self.overwritten:
+        signed, cap = self.may_be_negative(operand), None
+        while isinstance(operand, Recorded) and (call := operand.call) is not None:
+            norm, clamp = _batch_norm_of(call), limits(call)
+            if norm is not None:
+                return Source((call.path, norm), signed, cap)
+            if clamp is not None and clamp.low == 0:
+                cap = min(clamp.high, math.inf if cap is None else cap)
+                cap = None if math.isinf(cap) else cap
+            elif call.op not in SELECTING and call.op != QUANTIZE:
                 break
-            if node.op == "call_module":
-                module = self.modules[str(node.target)]
-                if isinstance(module, BatchNorm):
-                    return Source((str(node.target), module), signed, cap)
-            op = self.op(node)
-            if op in RELU6:
-                cap = 6.0
-            elif op not in RELU and op not in SELECTING:
-                break
-            node = node.args[0] if node.args else None
+            operand = _argument(call)
         return Source(None, signed, cap)
 
-    def may_be_negative(self, node: Any) -> bool:
-        if not isinstance(node, fx.Node):
-            return not isinstance(node, int | float) or node < 0
-        if node not in self.signs:
-            self.signs[node] = self._may_be_negative(node)
-        return self.signs[node]
+    def may_be_negative(self, operand: Any) -> bool:
+        if not isinstance(operand, Recorded):
+            return not isinstance(operand, int | float) or operand < 0
+        if operand not in self.signs:
+            self.signs[operand] = self._may_be_negative(operand.call)
+        return self.signs[operand]
 
-    def _may_be_negative(self, node: fx.Node) -> bool:
-        op = self.op(node)
-        if node in self.overwritten:
+    def _may_be_negative(self, call: Call | None) -> bool:
+        if call is None:
             return True
-        if op in RELU or op in RELU6 or op in POSITIVE:
+        clamp = limits(call)
+        if call.op in POSITIVE or (clamp is not None and clamp.low >= 0):
             return False
-        if op in SELECTING or op in SIGN_KEEPING:
-            return self.may_be_negative(node.args[0]) if node.args else True
-        if op in COMBINING and node.args and not set(node.kwargs) - {"dim"}:
-            first = node.args[0]
-            tensors = first if isinstance(first, list | tuple) else node.args[:2]
+        if call.op in SELECTING or call.op in SIGN_KEEPING:
+            return self.may_be_negative(_argument(call))
+        if call.op in COMBINING and call.args and not set(call.kwargs) - {"dim"}:
+            first = call.args[0]
+            tensors = first if isinstance(first, list | tuple) else call.args[:2]
             return any(self.may_be_negative(tensor) for tensor in tensors)
         return True

@@ -1,7 +1,8 @@
 """Quantized layers: quantize own weight, quantize own input, call the float operation.
 
-They are nn.Conv2d and nn.Linear with two more children. The weight stays a float parameter under its
-own state-dict key, so float checkpoints, optimizers and user code keep working.
+They are nn.Conv2d and nn.Linear with two more children, or subclasses of these that somebody else wrote,
+whose own forward then runs on the quantized input and weight. The weight stays a float parameter under
+its own state-dict key, so float checkpoints, optimizers and user code keep working.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dbq.errors import LayerError, WeightsError
 from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 
 
-class _QuantizedLayer(nn.Module):
-    """What QuantConv2d and QuantLinear share."""
+class QuantLayer(nn.Module):
+    """What all quantized layers share; made by `dbq.prepare`."""
 
     weight: Tensor
     weight_quantizer: WeightQuantizer | None
@@ -57,7 +58,7 @@ class _QuantizedLayer(nn.Module):
             state_dict.update(child.state_dict(prefix=child_prefix))
 
 
-class QuantConv2d(_QuantizedLayer, nn.Conv2d):
+class QuantConv2d(QuantLayer, nn.Conv2d):
     """nn.Conv2d with quantized weight and input; made by `dbq.prepare`."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -66,14 +67,52 @@ class QuantConv2d(_QuantizedLayer, nn.Conv2d):
         return output
 
 
-class QuantLinear(_QuantizedLayer, nn.Linear):
+class QuantLinear(QuantLayer, nn.Linear):
     """nn.Linear with quantized weight and input; made by `dbq.prepare`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.linear(self.quantized_input(input), self.quantized_weight(), self.bias)
 
 
-QuantLayer = QuantConv2d | QuantLinear
+class _QuantSubclass(QuantLayer):
+    """A subclass of Conv2d or Linear: while its own forward runs, `weight` is the quantized weight.
+
+    That forward pads, activates or does what it likes around one convolution (`prepare` has made sure of
+    that), so nothing about it needs to be known here.
+    """
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        in_use = vars(self).get("_weight_in_use")
+        return self._parameters["weight"] if in_use is None else in_use  # type: ignore[return-value]
+
+    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        x, weight = self.quantized_input(input), self.quantized_weight()
+        vars(self)["_weight_in_use"] = weight
+        try:
+            output: Tensor = super().forward(x, *args, **kwargs)
+        finally:
+            del vars(self)["_weight_in_use"]
+        return output
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """The class is made at run time: copies and pickles name the class it was made for."""
+        return _empty, (type(self).__bases__[1],), self.__dict__
+
+
+# The quantized class of a Conv2d, a Linear, and of every subclass of either that has been met.
+_CLASSES: dict[type[nn.Module], type[QuantLayer]] = {nn.Conv2d: QuantConv2d, nn.Linear: QuantLinear}
+
+
+def _quantized_class(kind: type[nn.Module]) -> type[QuantLayer]:
+    if kind not in _CLASSES:
+        _CLASSES[kind] = type(f"Quant{kind.__name__}", (_QuantSubclass, kind), {})
+    return _CLASSES[kind]
+
+
+def _empty(kind: type[nn.Module]) -> nn.Module:
+    quantized = _quantized_class(kind)
+    return quantized.__new__(quantized)
 
 
 def quantized_weights(model: nn.Module) -> dict[str, tuple[WeightQuantizer, Tensor]]:
@@ -92,10 +131,8 @@ def why_not_quantizable(module: nn.Module) -> str | None:
         return "it is quantized already: prepare a float model once"
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
-    if type(module) not in (nn.Conv2d, nn.Linear):
-        # A subclass may have methods of its own, which the quantized class would lack.
-        other = "a subclass of" if isinstance(module, nn.Conv2d | nn.Linear) else "not a"
-        return f"{kind} is {other} Conv2d or Linear"
+    if not isinstance(module, nn.Conv2d | nn.Linear):
+        return f"{kind} is not a Conv2d or Linear"
     if "forward" in vars(module):
         return "its forward was replaced on the object, so the quantized one would never run"
     if "weight" not in module._parameters:
@@ -108,7 +145,7 @@ def quantize_layer(
     weight_quantizer: WeightQuantizer | None,
     input_quantizer: InputQuantizer | None,
 ) -> None:
-    """Turn a Conv2d or Linear into its quantized class, in place.
+    """Turn a Conv2d or Linear, or a subclass, into its quantized class, in place.
 
     The object, its parameters and its hooks stay the same, so shared layers stay shared and
     optimizers valid.
@@ -116,7 +153,7 @@ def quantize_layer(
     reason = why_not_quantizable(module)
     if reason:
         raise LayerError(reason)
-    module.__class__ = QuantConv2d if isinstance(module, nn.Conv2d) else QuantLinear
+    module.__class__ = _quantized_class(type(module))
     module.register_module("weight_quantizer", weight_quantizer)
     module.register_module("input_quantizer", input_quantizer)
     if input_quantizer is not None:

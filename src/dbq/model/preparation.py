@@ -1,10 +1,13 @@
 """prepare: a float model and a plan become a quantized model, in place.
 
-Nothing is changed until every layer's quantizers are made, so an error leaves the model as it was.
+The model runs on the example input, twice: once to see which layers run on what, once recorded, which
+shows what stands between them. Nothing is changed until every layer's quantizers are made, so an error
+leaves the model as it was.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.errors import DbqError, LayerError, NoMatchError, closest, first_line
-from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources, trace
+from dbq.errors import DbqError, LayerError, NoMatchError, closest
+from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources
 from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.model.modes import evaluating
+from dbq.model.recording import Recording, record
 from dbq.model.roles import LayerCall, WeightLayer, layer_calls
+from dbq.model.subclasses import why_not_by_its_forward
+from dbq.model.work import macs
 from dbq.plans.plan import Plan, Role
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan
-from dbq.quantizers.contract import BatchNorm, InputQuantizer, WeightQuantizer
+from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 from dbq.quantizers.inputs import BatchNormClip, Clip, ClippedInput, ConstantClip, RunningClip
 from dbq.quantizers.table import INPUT_QUANTIZERS, weight_quantizer
 from dbq.support.text import as_text, plain_table
@@ -37,19 +43,42 @@ class PreparedLayer:
     input: str
     clip: str
     weight_error: float | None
+    macs: int  # multiply-accumulates of one image
+
+
+ENOUGH = 0.9  # of the multiply-accumulates; a network of which less is quantized gains little
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What `prepare` did; prints as a table."""
+    """What `prepare` did; prints as a table, headed by the share of the work that was quantized."""
 
     plan: str
+    macs: int  # of one image, in all layers and products, those that stay float included
     layers: tuple[PreparedLayer, ...]
     notes: tuple[str, ...]
 
+    def shares(self) -> dict[str, float]:
+        """The share of the multiply-accumulates that each precision of weights got, largest first."""
+        sums: Counter[str] = Counter({"float": self.macs - sum(row.macs for row in self.layers)})
+        for row in self.layers:
+            sums[row.weight] += row.macs
+        return {weight: count / max(self.macs, 1) for weight, count in sums.most_common() if count}
+
     def to_json(self) -> dict[str, Any]:
-        """A dict of plain values: plan, layers (a row each), notes."""
-        return asdict(self)
+        """A dict of plain values: plan, macs, shares, layers (a row each), notes."""
+        return {**asdict(self), "shares": self.shares()}
+
+    def heading(self) -> list[str]:
+        """How much of the network the plan reached; a warning comes first if that is not much."""
+        shares = self.shares()
+        quantized = 1 - shares.get("float", 0.0)
+        parts = ", ".join(f"{100 * share:.1f} % {weight}" for weight, share in shares.items())
+        lines = [f"plan {self.plan}: of {self.macs / 1e6:,.1f} M multiply-accumulates {parts}"]
+        if quantized < ENOUGH and any(row.weight != "float" for row in self.layers):
+            lines.insert(0, f"WARNING: only {100 * quantized:.1f} % of the work of this network has "
+                            "quantized weights; the notes below say what stays float")  # fmt: skip
+        return lines
 
     def __str__(self) -> str:
         table = plain_table(["layer", "role", "shape", "weight", "input", "clip", "error"], left=6)
@@ -57,7 +86,7 @@ class Summary:
             error = "" if row.weight_error is None else f"{row.weight_error:.3f}"
             shape = "x".join(map(str, row.shape))
             table.add_row(row.name, row.role, shape, row.weight, row.input, row.clip, error)
-        return as_text(f"plan {self.plan}", table, *(f"note: {note}" for note in self.notes))
+        return as_text(*self.heading(), table, *(f"note: {note}" for note in self.notes))
 
 
 def prepare(
@@ -81,8 +110,14 @@ def prepare(
     if any(parameter.is_meta for parameter in model.parameters()):
         raise LayerError("the model is on the meta device: load its weights first")
     notes: list[str] = []
-    calls = _layers_to_prepare(model, plan, example_input, notes)
-    sources, behind = _neighbours(model, notes)
+    _check_names(model, plan)
+    seen = layer_calls(model, example_input)
+    recording = record(model, example_input)
+    calls = _layers_to_prepare(model, plan, seen, recording, notes)
+    sources, behind = input_sources(recording), batch_norms_behind(recording)
+    work = Counter[str]()
+    for recorded in recording.calls:
+        work[recorded.path] += macs(recorded)
 
     rows, made = [], []
     for call in calls:
@@ -104,6 +139,7 @@ def prepare(
                 input=str(chosen.input),
                 clip=_clip_label(for_input, source),
                 weight_error=weight_error(for_weight, weight) if fit and for_weight else None,
+                macs=work[call.name],
             )
         )
     if not plan.is_float and not made:
@@ -115,60 +151,49 @@ def prepare(
         )
     for module, for_weight, for_input in made:
         quantize_layer(module, for_weight, for_input)
-    return Summary(plan.name, tuple(rows), tuple(notes))
+    return Summary(plan.name, work.total(), tuple(rows), tuple(notes))
 
 
 def _layers_to_prepare(
-    model: nn.Module, plan: Plan, example_input: Any, notes: list[str]
+    model: nn.Module, plan: Plan, seen: list[LayerCall], recording: Recording, notes: list[str]
 ) -> list[LayerCall]:
     """The layers that can be quantized, each once, in execution order."""
-    _check_names(model, plan)
     calls: dict[str, LayerCall] = {}
-    for call in layer_calls(model, example_input):
+    for call in seen:
         calls.setdefault(call.name, call)
     for name, module in model.named_modules():
         reason = why_not_quantizable(module)
         if isinstance(module, QuantLayer):
             raise LayerError(f"layer {name}: {reason}")
+        if name in calls:
+            reason = reason or why_not_by_its_forward(module, recording)
         if reason is None and name not in calls:
             if name in plan.names:
                 raise NoMatchError(f"plan {plan.name}: the example input does not reach {name!r}")
             notes.append(f"{name} stays float: the example input does not reach it")
         elif reason and (name in calls or isinstance(module, nn.modules.conv._ConvNd)):
+            _refuse_named(plan, name, reason)
             notes.append(f"{name} stays float: {reason}")
             calls.pop(name, None)
     plan.check_patterns(calls)
     return list(calls.values())
 
 
+def _refuse_named(plan: Plan, name: str, reason: str) -> None:
+    """A layer that the plan names and that cannot be quantized is an error, not a note."""
+    if name in plan.names and not plan.names[name].is_float:
+        raise LayerError(f"plan {plan.name}: layer {name!r} cannot be quantized: {reason}")
+
+
 def _check_names(model: nn.Module, plan: Plan) -> None:
     """Every layer the plan names must exist and be of a kind that the plan's rule can quantize."""
     modules = dict(model.named_modules())
-    for name, rule in plan.names.items():
+    for name in plan.names:
         if name not in modules:
             layers = [n for n, m in modules.items() if isinstance(m, WeightLayer)]
             raise NoMatchError(f"plan {plan.name}: no layer {name!r}; {closest(name, layers)}")
-        reason = why_not_quantizable(modules[name])
-        if reason and not rule.is_float:
-            raise LayerError(f"plan {plan.name}: layer {name!r} cannot be quantized: {reason}")
-
-
-def _neighbours(
-    model: nn.Module, notes: list[str]
-) -> tuple[dict[str, Source], dict[str, BatchNorm]]:
-    """The source of each layer's input, and the batch norm that reads its output."""
-    try:
-        graph = trace(model)
-        return input_sources(model, graph), batch_norms_behind(model, graph)
-    except Exception as error:
-        # Tracing runs the user's own forward on symbolic values, which can raise anything.
-        notes.append(
-            f"the model cannot be traced ({first_line(error)[:100]}): "
-            "inputs are clipped by signed running range"
-        )
-        if hasattr(model, "module") or hasattr(model, "_orig_mod"):
-            notes.append("it is wrapped: prepare the model inside, then wrap it")
-        return {}, {}
+        if reason := why_not_quantizable(modules[name]):
+            _refuse_named(plan, name, reason)
 
 
 def _input_quantizer(

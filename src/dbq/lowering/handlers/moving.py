@@ -1,65 +1,86 @@
-"""Operations that move elements without changing them: torch does them to a tensor of indices."""
+"""Functions that move elements without changing them: torch does them to a tensor of indices."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
 
+from dbq.deploy.operations.bilinear import Bilinear
 from dbq.deploy.operations.channels import ZEROS
-from dbq.errors import LoweringError
-from dbq.lowering.operands import Moved, Operand, Padded, Site
-from dbq.lowering.values import Selection, pick
-from dbq.model.graph import Op
+from dbq.deploy.tensors import Shape
+from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
+from dbq.lowering.values import Affine, Selection, Sums, Value, pick
+from dbq.model.graph import MOVING
 
 
-def move(op: Op, site: Site, *args: Any, **kwargs: Any) -> Any:
-    """Remember where torch moves the indices of all elements; a size or another number passes."""
-    function: Any = op
-    if isinstance(args[0], nn.Module):
-        function, *args = args  # type: ignore[assignment]
-    operand, *rest = args
-    if isinstance(operand, Padded):
-        operand = site.resolve(operand)
-    if isinstance(operand, Moved):
-        base, index = operand.base, torch.from_numpy(operand.index)
-    else:
-        base, index = operand, torch.arange(math.prod(operand.shape)).view(1, *operand.shape)
-    if isinstance(op, str):
-        function = getattr(torch.Tensor, op)
-    moved = function(index, *rest, **kwargs)
+def move(site: Site, operand: Operand, *args: Any, **kwargs: Any) -> Any:
+    """Remember where torch moves the indices of all elements."""
+    if isinstance(operand, Quantized):
+        moved = move(site, operand.operand, *args, **kwargs)
+        return Quantized(moved, operand.grid) if isinstance(moved, Moved) else moved
+    base, index = _indices(site, operand)
+    # Nearest neighbours are found for floats only; a double holds every index.
+    moved = site.call.function(index, *(_shaped_like(site, arg) for arg in args), **kwargs)
     if isinstance(moved, torch.Tensor):
-        return Moved(base, moved.numpy())
-    if isinstance(moved, tuple | list) and all(isinstance(m, torch.Tensor) for m in moved):
-        return tuple(Moved(base, m.numpy()) for m in moved)
-    return moved
+        return Moved(base, moved.long().numpy())
+    return tuple(Moved(base, part.long().numpy()) for part in moved)
+
+
+def _indices(site: Site, operand: Value | Padded | Moved) -> tuple[Value, torch.Tensor]:
+    """The base of an operand, and for each of its elements the place in it."""
+    if isinstance(operand, Moved):
+        # Contiguous, because torch had a view of it where it was viewed.
+        return operand.base, torch.from_numpy(operand.index).double().contiguous()
+    base = site.resolve(operand)
+    shape = (site.images, *base.shape)
+    return base, torch.arange(math.prod(shape), dtype=torch.float64).view(shape)
+
+
+def _shaped_like(site: Site, argument: Any) -> Any:
+    """An argument of a function; another tensor, as of view_as, stands for its shape."""
+    if isinstance(argument, Moved):
+        return torch.empty(argument.index.shape)
+    if isinstance(argument, Operand):
+        return torch.empty(site.images, *site.resolve(argument).shape)
+    return argument
 
 
 def concat(site: Site, operands: Sequence[Operand], dim: int = 0, **kwargs: int) -> Selection:
-    if kwargs.get("axis", dim) not in (1, -3):
-        raise LoweringError(
-            f"{site.name} concatenates along dimension {dim}, expected channels (1)"
-        )
+    dimensions = {op.index.ndim if isinstance(op, Moved) else 4 for op in operands}
+    dim = kwargs.get("axis", dim)
+    if any(dim % dimension != 1 for dimension in dimensions):
+        site.refuse(f"concatenates along dimension {dim}, expected channels (1)")
     values = [site.resolve(operand) for operand in operands]
     sources = [(i, c) for i, value in enumerate(values) for c in range(value.shape.channels)]
     return pick(values, sources, site.name, site.now())
 
 
 def pad(
-    site: Site, operand: Operand, pads: Sequence[int], mode: str = "constant",
-    value: float | None = 0,
+    site: Site, operand: Operand, pad: Sequence[int], mode: str = "constant",
+    value: float | None = None,
 ) -> Operand:  # fmt: skip
-    if mode != "constant" or value or min(pads) < 0:
-        raise LoweringError(
-            f"{site.name}: padding of mode {mode} by {list(pads)} with {value}; expected zeros"
-        )
+    if isinstance(operand, Quantized):
+        return Quantized(_padded(site, operand.operand, pad, mode, value), operand.grid)
+    return _padded(site, operand, pad, mode, value)
+
+
+def _padded(
+    site: Site, operand: Value | Padded | Moved, pads: Sequence[int], mode: str,
+    value: float | None,
+) -> Value | Padded | Moved:  # fmt: skip
     left, right, top, bottom, front, back = (*pads, *[0] * (6 - len(pads)))
+    if mode != "constant" or max(pads) <= 0:  # mirrored, repeated, or cropped: nothing new comes in
+        base, index = _indices(site, operand)
+        moved = F.pad(index, list(pads), mode=mode)
+        return Moved(base, moved.long().numpy())
+    if value or min(pads) < 0:
+        site.refuse(f"pads by {list(pads)} with {value}; expected zeros")
     base = site.resolve(operand)
     if front or back:
         own = [(0, channel) for channel in range(base.shape.channels)]
@@ -68,33 +89,48 @@ def pad(
     return Padded(base, top, left, bottom, right) if any((left, right, top, bottom)) else base
 
 
-def zero_pad(site: Site, module: nn.ZeroPad2d, operand: Operand) -> Operand:
-    return pad(site, operand, module.padding)
+def interpolate(
+    site: Site, operand: Operand, size: Any = None, scale_factor: Any = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> Any:  # fmt: skip
+    options = {"size": size, "scale_factor": scale_factor, "mode": mode,
+               "align_corners": align_corners,
+               "recompute_scale_factor": recompute_scale_factor}  # fmt: skip
+    if mode in ("nearest", "nearest-exact"):
+        return move(site, operand, **options)
+    if mode != "bilinear" or antialias:
+        site.refuse(f"resizes by {mode}{' with antialias' if antialias else ''}; expected nearest or "
+                    "bilinear")  # fmt: skip
+    read = site.wide(operand)
+    channels, height, width = read.value.shape
+    # Resizing the numbers of rows and columns shows where torch looks for each.
+    rows, columns = torch.meshgrid(
+        torch.arange(height, dtype=torch.float64), torch.arange(width, dtype=torch.float64),
+        indexing="ij",
+    )  # fmt: skip
+    places = F.interpolate(torch.stack([rows, columns])[None], **options)[0].numpy()
+    shape = Shape(channels, *places.shape[1:])
+    blends = _blends(places[0, :, 0], height), _blends(places[1, 0, :], width)
+    make = partial(Bilinear, rows=blends[0], columns=blends[1])
+    sums = Sums(site.name, site.now(), shape, [read], make)
+    ones = np.ones((channels, 1))
+    return Affine(sums, ones, np.zeros(channels), read.value.bound)
 
 
-def size(site: Site, operand: Operand, dim: int | None = None) -> Any:
-    shape = operand.index.shape if isinstance(operand, Moved) else (1, *operand.shape)
-    return torch.Size(shape) if dim is None else shape[dim]
+def _blends(places: Any, size: int) -> list[tuple[int, int, float]]:
+    """For each place between two rows or columns: both, and the share of the second."""
+    firsts = np.clip(np.floor(places), 0, size - 1).astype(int)
+    shares = np.clip(places - firsts, 0, 1)
+    return [
+        (int(first), min(int(first) + 1, size - 1), float(np.float32(share)))
+        for first, share in zip(firsts, shares, strict=True)
+    ]
 
 
-def attribute(site: Site, operand: Operand, name: str) -> Any:
-    if name != "shape":
-        raise LoweringError(f"{site.name}: attribute {name!r} of a tensor; only shape is known")
-    return size(site, operand)
-
-
-MOVING: frozenset[Op] = frozenset(
-    {nn.Flatten, nn.ChannelShuffle, F.channel_shuffle, operator.getitem, torch.flatten, torch.reshape,
-     torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze, torch.chunk, torch.split,
-     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "chunk", "split",
-     "narrow", "unbind"}
-)  # fmt: skip
-
-HANDLERS: dict[Op, Any] = {
-    **{op: partial(move, op) for op in MOVING},
-    **dict.fromkeys((torch.cat, torch.concat), concat),
-    F.pad: pad,
-    nn.ZeroPad2d: zero_pad,
-    "size": size,
-    getattr: attribute,
+HANDLERS: dict[str, Any] = {
+    **dict.fromkeys(MOVING | {"expand", "expand_as", "repeat", "tile", "repeat_interleave"}, move),
+    "cat": concat,
+    "pad": pad,
+    "interpolate": interpolate,
 }

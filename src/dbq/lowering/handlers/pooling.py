@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
 
-from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.operations.average_pool import AveragePool, MeanPool
 from dbq.deploy.tensors import Shape
 from dbq.deploy.window import Pair, Window
-from dbq.errors import LoweringError
 from dbq.lowering.operands import Moved, Operand, Site
-from dbq.lowering.values import Affine, Reading, Selection, Sums, Value, largest_of
-from dbq.model.graph import Op
-
-
-def of_module(function: Callable[..., Value]) -> Callable[[Site, nn.Module, Operand], Value]:
-    """The handler of a module whose attributes are what `function` takes behind site and operand."""
-    names = list(inspect.signature(function).parameters)[2:]
-    return lambda site, module, operand: function(
-        site, operand, **{name: getattr(module, name) for name in names}
-    )
+from dbq.lowering.values import Affine, Reading, Selection, Sums, largest_of
 
 
 def max_pool(
@@ -35,7 +20,7 @@ def max_pool(
     dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
 ) -> Selection:  # fmt: skip
     if pair(dilation) != (1, 1) or return_indices:
-        raise LoweringError(f"{site.name}: max pooling with dilation or indices cannot be lowered")
+        site.refuse("max pooling with dilation or indices cannot be lowered")
     value = site.resolve(operand)
     window = Window(pair(kernel_size), pair(stride or kernel_size), pair(padding))
     size = window.output(value.shape, window.padding, ceil_mode)
@@ -46,45 +31,77 @@ def average_pool(
     site: Site, operand: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Affine:  # fmt: skip
-    window = Window(pair(kernel_size), pair(stride or kernel_size), pair(padding))
-    if ceil_mode or (window.padding != (0, 0) and not count_include_pad):
-        raise LoweringError(
-            f"{site.name}: average pooling whose divisor changes at the border cannot be lowered; "
-            "use ceil_mode=False and count_include_pad=True"
-        )
     read = site.wide(operand)
-    size = window.output(read.value.shape, window.padding)
-    return _mean(site, read, window, size, divisor_override or math.prod(window.kernel))
+    window = Window(pair(kernel_size), pair(stride or kernel_size), pair(padding))
+    size = window.output(read.value.shape, window.padding, ceil_mode)
+    is_cut = size != window.output(read.value.shape, window.padding)
+    is_padded = window.padding != (0, 0)
+    if divisor_override is None and (is_cut or (is_padded and not count_include_pad)):
+        if is_padded and count_include_pad:
+            site.refuse(
+                "average pooling with ceil_mode, padding and count_include_pad cannot be lowered where "
+                "a window is cut off: use count_include_pad=False"
+            )
+        return _pooled(site, read, partial(MeanPool, window=window), window, size, 1.0)
+    divisor = divisor_override or math.prod(window.kernel)
+    return _pooled(site, read, partial(AveragePool, window=window), window, size, 1.0 / divisor)
 
 
-def _mean(site: Site, read: Reading, window: Window, size: Pair, divisor: int) -> Affine:
+def _pooled(
+    site: Site, read: Reading, make: Any, window: Window, size: Pair, scale: float
+) -> Affine:
+    """Sums over windows, times `scale`; a mean pool divides by itself, by what is inside the image."""
     taps, shape = math.prod(window.kernel), Shape(read.value.shape.channels, *size)
-    make = partial(AveragePool, window=window)
     sums = Sums(site.name, site.now(), shape, [read], make, addends=taps)
-    scales = np.full((shape.channels, 1), 1.0 / divisor)
-    return Affine(sums, scales, np.zeros(shape.channels), read.value.bound * taps / divisor)
+    bound = read.value.bound * max(1.0, taps * scale if make.func is AveragePool else 1.0)
+    return Affine(sums, np.full((shape.channels, 1), scale), np.zeros(shape.channels), bound)
 
 
 def adaptive_pool(site: Site, operand: Operand, output_size: Any) -> Affine:
     read = site.wide(operand)
-    _, height, width = read.value.shape
-    rows, columns = pair(output_size)
-    rows, columns = rows or height, columns or width
-    if height % rows or width % columns:
-        raise LoweringError(
-            f"{site.name} pools {height} x {width} to {rows} x {columns}: windows of different sizes"
+    window, size = _even_windows(site, read.value.shape, output_size)
+    scale = 1.0 / math.prod(window.kernel)
+    return _pooled(site, read, partial(AveragePool, window=window), window, size, scale)
+
+
+def adaptive_max_pool(
+    site: Site, operand: Operand, output_size: Any, return_indices: bool = False
+) -> Selection:
+    if return_indices:
+        site.refuse("max pooling with indices cannot be lowered")
+    value = site.resolve(operand)
+    window, size = _even_windows(site, value.shape, output_size)
+    return largest_of(value, window, size, site.name, site.now())
+
+
+def _even_windows(site: Site, shape: Shape, output_size: Any) -> tuple[Window, Pair]:
+    wanted = output_size if isinstance(output_size, list | tuple) else (output_size, output_size)
+    rows, columns = wanted[0] or shape.height, wanted[-1] or shape.width
+    if shape.height % rows or shape.width % columns:
+        site.refuse(
+            f"pools {shape.height} x {shape.width} to {rows} x {columns}, by windows of different "
+            "sizes: choose an image size at which they divide"
         )
-    kernel = height // rows, width // columns
-    return _mean(site, read, Window(kernel, kernel), (rows, columns), math.prod(kernel))
+    kernel = shape.height // rows, shape.width // columns
+    return Window(kernel, kernel), (rows, columns)
 
 
 def mean(
-    site: Site, operand: Operand, dim: Any = None, keepdim: bool = False, **kwargs: Any
+    site: Site, operand: Operand, dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
-    if sorted(d % 4 for d in (dim if isinstance(dim, list | tuple) else [-1])) != [2, 3] or kwargs:
-        raise LoweringError(f"{site.name}: mean over {dim}; expected height and width, (2, 3)")
+    if isinstance(operand, Moved) and operand.index.ndim == 3 and dim in (-1, 2, [-1], [2]):
+        base = operand.base  # pixels in one row: the mean over all of them
+        flat = np.arange(math.prod(base.shape)).reshape(base.shape.channels, -1)
+        is_whole = np.array_equal(operand.index[0], flat)
+        operand, dim = (base, (2, 3)) if is_whole else (operand, dim)
+    dims = sorted(d % 4 for d in (dim if isinstance(dim, list | tuple) else [-1]))
+    if dims != [2, 3]:
+        site.refuse(f"mean over {dim}; expected height and width, (2, 3)")
     pooled = adaptive_pool(site, operand, 1)
-    return pooled if keepdim else Moved(pooled, np.arange(pooled.shape.channels)[None])
+    if keepdim:
+        return pooled
+    channels = pooled.shape.channels
+    return Moved(pooled, np.arange(site.images * channels).reshape(site.images, channels))
 
 
 def pair(size: Any) -> Pair:
@@ -92,12 +109,10 @@ def pair(size: Any) -> Pair:
     return int(rows), int(columns)
 
 
-HANDLERS: dict[Op, Any] = {
-    nn.MaxPool2d: of_module(max_pool),
-    F.max_pool2d: max_pool,
-    nn.AvgPool2d: of_module(average_pool),
-    F.avg_pool2d: average_pool,
-    nn.AdaptiveAvgPool2d: of_module(adaptive_pool),
-    F.adaptive_avg_pool2d: adaptive_pool,
-    **dict.fromkeys((torch.mean, "mean"), mean),
+HANDLERS: dict[str, Any] = {
+    "max_pool2d": max_pool,
+    "avg_pool2d": average_pool,
+    "adaptive_avg_pool2d": adaptive_pool,
+    "adaptive_max_pool2d": adaptive_max_pool,
+    "mean": mean,
 }

@@ -1,0 +1,104 @@
+"""Activations: clamps, which are part of the formula behind sums, and curves, operations of their own.
+
+A curve is a function g of straight segments, or x * g(x), and constant outside of an interval; the table
+below chooses the interval and the number of segments so that |g - the function| stays below 2^-13, a
+thirtieth of a step of 8-bit codes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dbq.deploy.operations.add import Add
+from dbq.deploy.operations.curve import Curve
+from dbq.deploy.tensors import Doubles
+from dbq.lowering.handlers.quantized import numbers
+from dbq.lowering.operands import Operand, Site
+from dbq.lowering.values import Affine, Clamp, Sums, Value
+from dbq.model.graph import limits
+from dbq.model.recording import Constant
+
+GATE = 1  # form of x * g(x)
+
+
+def clamp(site: Site, operand: Operand, *_: Any, **__: Any) -> Value:
+    found = limits(site.call)
+    if found is None:
+        site.refuse("clamps by tensors; expected numbers")
+    return site.resolve(operand).clamped(Clamp(*found), site.call.place)
+
+
+def curve(
+    function: Callable[[Tensor], Tensor], low: float, high: float, segments: int, form: int,
+    site: Site, operand: Operand, **_: Any,
+) -> Affine:  # fmt: skip
+    """`function` between `low` and `high`, by values at equal distances."""
+    read = site.wide(operand)
+    shape, bound = read.value.shape, read.value.bound
+    x = torch.linspace(low, high, segments + 1, dtype=torch.float64)
+    knots = function(x).numpy().astype(np.float32)
+    make = partial(Curve, form=form, low=low, high=high, knots=knots)
+    largest = float(np.abs(knots).max())
+    sums = Sums(site.name, site.now(), shape, [read], make, factors=((),))
+    ones = np.ones((shape.channels, 1))
+    return Affine(sums, ones, np.zeros(len(ones)), largest * (bound if form == GATE else 1.0))
+
+
+def gelu(site: Site, operand: Operand, approximate: str = "none") -> Affine:
+    """x * Phi(x), or with tanh in place of the error function."""
+    normal = torch.special.ndtr if approximate == "none" else _nearly_normal
+    return curve(normal, -6.0, 6.0, 512, GATE, site, operand)
+
+
+def _nearly_normal(x: Tensor) -> Tensor:
+    return 0.5 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def leaky_relu(site: Site, operand: Operand, negative_slope: float = 0.01) -> Affine:
+    value = site.resolve(operand)
+    return _two_slopes(site, value, np.full(value.shape.channels, float(negative_slope)))
+
+
+def prelu(site: Site, operand: Operand, weight: Constant) -> Affine:
+    value = site.resolve(operand)
+    return _two_slopes(site, value, np.broadcast_to(numbers(weight.tensor), value.shape.channels))
+
+
+def _two_slopes(site: Site, value: Value, slopes: Doubles) -> Affine:
+    """max(x, 0) + slope * min(x, 0): two clamps of one tensor, added."""
+    parts = (Clamp(low=0.0), Clamp(high=0.0))
+    reads = [value.clamped(part, site.call.place).wide(site.call.place) for part in parts]
+    sums = Sums(site.name, site.now(), value.shape, reads, Add, factors=((0,), (1,)))
+    scales = np.stack([np.ones_like(slopes), slopes], axis=1)
+    bound = value.bound * max(1.0, float(np.abs(slopes).max()))
+    return Affine(sums, scales, np.zeros(len(slopes)), bound)
+
+
+def _elu_part(x: Tensor) -> Tensor:
+    return torch.expm1(x)
+
+
+def _mish_gate(x: Tensor) -> Tensor:
+    return torch.tanh(F.softplus(x))
+
+
+HANDLERS: dict[str, Any] = {
+    **dict.fromkeys(("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"), clamp),
+    "sigmoid": partial(curve, torch.sigmoid, -16.0, 16.0, 512, 0),
+    "silu": partial(curve, torch.sigmoid, -16.0, 16.0, 512, GATE),
+    "hardsigmoid": partial(curve, F.hardsigmoid, -3.0, 3.0, 1, 0),
+    "hardswish": partial(curve, F.hardsigmoid, -3.0, 3.0, 1, GATE),
+    "tanh": partial(curve, torch.tanh, -10.0, 10.0, 1024, 0),
+    "mish": partial(curve, _mish_gate, -20.0, 20.0, 1024, GATE),
+    "gelu": gelu,
+    "leaky_relu": leaky_relu,
+    "prelu": prelu,
+}
