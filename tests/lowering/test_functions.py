@@ -8,6 +8,7 @@ end, and that the file says the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,6 +132,33 @@ def test_function(case: str) -> None:
     expected = reference.run(program, images)
     content = write_program(program)
     assert np.array_equal(reference.run(read_program(content), images), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 2, "stride": 2},
+        {"kernel_size": 3, "stride": 2, "padding": 1, "output_padding": 1},
+        {"kernel_size": (4, 3), "stride": (2, 1), "padding": (3, 1), "groups": 2, "bias": False},
+        {"kernel_size": 3, "stride": 3, "dilation": 2, "output_padding": 2},
+        {"kernel_size": 1, "stride": 2, "padding": 0},
+        {"kernel_size": 2, "padding": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("weight", ["2T", "8b"])
+def test_transposed_convolution(options: dict[str, Any], weight: str) -> None:
+    torch.manual_seed(8)
+    x = torch.rand(2, 3, 7, 6)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.ConvTranspose2d(4, 6, **options),
+                          nn.ReLU(), nn.Conv2d(6, 2, 1))  # fmt: skip
+    plan = dbq.Plan("all", default=dbq.LayerPlan.of(weight, 8))
+    assert dbq.prepare(model, plan, x).notes == ()
+    dbq.calibrate(model, [x])
+    program = lower(model.eval(), x, report=None)
+    assert program.facts["agreement"]["largest_logit_error"] < 0.05
+    model.train()(x).sum().backward()
+    assert model[2].weight.grad.abs().sum() > 0
 
 
 def test_several_outputs_by_name() -> None:

@@ -393,14 +393,19 @@ def test_parametrized_layers_are_left_alone() -> None:
     net.train()(IMAGE).sum().backward()
 
 
+class Volume(nn.Conv3d):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input[:, :, None])[:, :, 0]
+
+
 def test_layers_that_would_not_work_are_left_alone_and_named() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1), nn.ConvTranspose2d(4, 4, 2),
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 1), Volume(4, 4, (1, 2, 2)),
                         nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1))  # fmt: skip
     net[1].forward = lambda x: x  # what some wrapping libraries do
     prune.l1_unstructured(net[3], "weight", 0.5)
     notes = dbq.prepare(net, "fx8-3", IMAGE).notes
     assert [note.split()[0] for note in sorted(notes)] == ["1", "2", "3"]
-    assert "ConvTranspose2d" in sorted(notes)[1]
+    assert "Volume" in sorted(notes)[1]
 
 
 def test_quantizers_follow_the_mode_of_their_layer() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dbq.costs.watch import Events, PoolRow, Ran, watch
-from dbq.model.roles import WeightLayer, role_of
+from dbq.costs.watch import Events, PoolRow, ProductRow, Ran, watch
+from dbq.model.roles import WeightLayer, kernels_of, role_of
 from dbq.plans.plan import Role
 from dbq.plans.precision import FLOAT, Precision
 from dbq.quantizers.contract import WeightQuantizer
@@ -77,7 +77,7 @@ class ParamRow:
     params: int
 
 
-Row = LayerRow | NormRow | PoolRow | ParamRow
+Row = LayerRow | NormRow | PoolRow | ProductRow | ParamRow
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class _Ledger:
         notes += [f"{name} ({type(layer).__name__}): never runs" for name, layer in idle]
         return Census(tuple(rows), tuple(notes))
 
-    def _row(self, event: Ran | PoolRow, layers: list[WeightLayer]) -> Row:
-        if isinstance(event, PoolRow):
+    def _row(self, event: Ran | PoolRow | ProductRow, layers: list[WeightLayer]) -> Row:
+        if not isinstance(event, Ran):
             return event
         if (layer := event.layer) is not None:
             role = role_of(layer, layer is layers[0], layer is layers[-1])
@@ -140,12 +140,12 @@ class _Ledger:
     def _layer(
         self, name: str, layer: WeightLayer, role: Role, inputs: int = 0, outputs: int = 0
     ) -> LayerRow:
-        weight, made = layer.weight.detach(), _makes_its_weight(layer)
+        weight, made = kernels_of(layer).detach(), _makes_its_weight(layer)
         kernels = len(weight)
         nonzero, chained = _taps(layer, weight, self.count_zeros)
         return LayerRow(
             name, role, D=weight.numel() // max(kernels, 1), kernels=kernels,
-            positions=outputs // max(kernels, 1), inputs=inputs, bias=self._enter(layer.bias),
+            positions=_positions(layer, inputs, outputs), inputs=inputs, bias=self._enter(layer.bias),
             weight=_precision(layer, "weight_quantizer"), nonzero=nonzero, chained=chained,
             input=_precision(layer, "input_quantizer"),
             stored=self._is_new(layer if made else layer.weight),
@@ -168,6 +168,14 @@ class _Ledger:
             for name, parameter in module.named_parameters(owner, recurse=False):
                 if params := self._enter(parameter):
                     yield ParamRow(name, params)
+
+
+def _positions(layer: WeightLayer, inputs: int, outputs: int) -> int:
+    """How often each kernel is applied: for each pixel it makes, or, transposed, for each it reads."""
+    if isinstance(layer, nn.ConvTranspose2d):
+        return inputs // layer.in_channels
+    kernels = layer.out_channels if isinstance(layer, nn.Conv2d) else layer.out_features
+    return outputs // max(kernels, 1)
 
 
 def _makes_its_weight(module: nn.Module) -> bool:

@@ -14,6 +14,10 @@ The rules below are those that reproduce the paper's tables:
    and the bias it leaves behind are not counted.
 8. C_R is C_M plus, for every weight layer, the elements of its input times their precision.
 9. C_S has D' (the weights that are not zero) instead of D, but in ceil(log2 D).
+10. A product of two tensors outside of layers (a gate, a learned scale) takes 23 * 23 for each element, as
+    the engine computes it in float; an element of a bilinear resize 3 (23 * 23 + 2 * 46). The paper's
+    networks have neither.
+11. A transposed convolution makes its dot products once for each pixel of its input.
 
 Rules 1 and 5 and the missing terms of 3 are the paper's conventions, found by recomputing its tables.
 """
@@ -31,7 +35,7 @@ from torch import nn
 from dbq.costs import census
 from dbq.costs.assignment import Sparsity, assign
 from dbq.costs.census import LayerRow, NormRow, ParamRow, Row, take_census
-from dbq.costs.watch import PoolRow
+from dbq.costs.watch import PoolRow, ProductRow
 from dbq.plans.plan import Plan
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan
@@ -42,7 +46,7 @@ By = Literal["layer", "role", "ops"]
 
 # The paper's names for the parts of a network, in the order of its tables.
 GROUPS = {"first": "FL", "depthwise": "DW", "pointwise": "PW", "conv": "CONV", "last": "FC",
-          "pool": "PL", "batch_norm": "BN", "other": "OTHER"}  # fmt: skip
+          "pool": "PL", "batch_norm": "BN", "product": "MUL", "other": "OTHER"}  # fmt: skip
 
 
 def computation(row: Row) -> int:
@@ -57,6 +61,8 @@ def computation(row: Row) -> int:
     if isinstance(row, NormRow):
         multiply = 0 if row.folded else MANTISSA_BITS**2
         return row.elements * (multiply + 2 * MANTISSA_BITS)
+    if isinstance(row, ProductRow):
+        return row.mults * MANTISSA_BITS**2 + row.adds * 2 * MANTISSA_BITS
     return 0
 
 
@@ -134,14 +140,15 @@ def parameters(row: Row) -> int:
 
 
 def group(row: Row) -> str:
-    """The part of the network a row belongs to: a role, or pool, batch_norm, other.
+    """The part of the network a row belongs to: a role, or pool, batch_norm, product, other.
 
     >>> group(PoolRow("pool", adds=48))
     'pool'
     """
     if isinstance(row, LayerRow):
         return row.role
-    return {NormRow: "batch_norm", PoolRow: "pool", ParamRow: "other"}[type(row)]
+    groups = {NormRow: "batch_norm", PoolRow: "pool", ProductRow: "product", ParamRow: "other"}
+    return groups[type(row)]
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,8 @@ def _operations(row: Row) -> tuple[int, int]:
         return row.N * row.D, row.N * max(row.D - 1, 0)
     if isinstance(row, NormRow):
         return 0 if row.folded else row.elements, row.elements
+    if isinstance(row, ProductRow):
+        return row.mults, row.adds
     return 0, row.adds if isinstance(row, PoolRow) else 0
 
 

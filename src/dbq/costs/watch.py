@@ -76,11 +76,20 @@ class PoolRow:
     adds: int
 
 
+@dataclass(frozen=True)
+class ProductRow:
+    """Elements multiplied and added outside of layers: gates, learned scales, bilinear resizing."""
+
+    name: str
+    mults: int
+    adds: int
+
+
 @dataclass
 class Events:
     """A run in order of execution, and the operations without a rule, by module."""
 
-    ran: list[Ran | PoolRow] = field(default_factory=list)
+    ran: list[Ran | PoolRow | ProductRow] = field(default_factory=list)
     unknown: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -160,9 +169,13 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _operation(self, func: Any, args: Any, output: Any) -> None:
         op, module = func._schema.name.removeprefix("aten::").rstrip("_"), self.stack[-1]
-        adds = pooling_adds(op, args, output)
+        adds, products = pooling_adds(op, args, output), products_of(op, args, output)
         if adds is not None:
             self.events.ran.append(PoolRow(self.names[module] or "model", adds))
+        elif products is not None:
+            if sum(products):
+                row = ProductRow(f"{self.names[module] or 'model'}: {op}", *products)
+                self.events.ran.append(row)
         elif op in BATCH_NORMS and not _uses_batch_statistics(func, args):
             name = f"{self.names[module] or 'model'}: batch_norm"
             self._ran(name, None, tuple(_tensors(args[1:3])), args[0], output[0])
@@ -200,6 +213,25 @@ def pooling_adds(op: str, args: Any, output: Any) -> int | None:
         pairs = zip(args[0].shape[-sides:], output.shape[-sides:], strict=True)
         windows = prod(_adaptive_windows(size, outputs) for size, outputs in pairs)
         return int(prod(output.shape[:-sides]) * windows - output.numel())
+    return None
+
+
+def products_of(op: str, args: Any, output: Any) -> tuple[int, int] | None:
+    """Multiplications and additions of a product of tensors or a mixture of pixels, else None.
+
+    A factor that is one number is part of a scale that somebody applies anyway. A mixture of four pixels
+    is three of two, p + share * (q - p).
+
+    >>> products_of("mul", [torch.zeros(1, 8, 7, 7), torch.zeros(1, 8, 1, 1)], torch.zeros(1, 8, 7, 7))
+    (392, 0)
+    """
+    if op in ("mul", "div"):
+        tensors = [tensor for tensor in _tensors(args) if tensor.numel() > 1]
+        if op == "div" and len(tensors) > 1:
+            return None
+        return (int(output.numel()), 0) if len(tensors) > 1 else (0, 0)
+    if op.startswith("upsample_bilinear2d"):
+        return 3 * int(output.numel()), 6 * int(output.numel())
     return None
 
 

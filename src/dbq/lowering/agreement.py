@@ -2,8 +2,9 @@
 
 Step by step: each operation reads torch's codes, and what it writes is compared with torch's. Rounding
 explains a difference of one 8-bit code, and of WIDE_TOLERANCE in 32-bit codes and outputs; more is an
-error in the lowering. End to end: the program runs on its own codes, so that small differences
-accumulate; its outputs must stay within OUTPUT_TOLERANCE of torch's.
+error in the lowering. Every operation is judged, so a program that passes computes what torch computes.
+End to end: the program runs on its own codes, so that small differences accumulate. In a trained network
+they stay small; one that is not may amplify them, which the report says.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from dbq.support.text import counted
 # Shares of the largest value of a tensor. Float sums of 2^16 terms and the segments of curves stay well
 # below the first; a tensor whose torch value is wrong by a missing operation does not.
 WIDE_TOLERANCE = 2.0**-9
-# Codes that rounded the other way change those behind them. Trained networks forgive that, their outputs
-# agree to a hundredth; untrained ones may amplify it layer by layer, so that only nonsense exceeds this.
-OUTPUT_TOLERANCE = 0.5
+# Beyond this share of the largest logit, the report warns.
+USUAL_ERROR = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,19 @@ class Agreement:
         return asdict(self)
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"integer program against torch on {counted(self.images, 'image')}: "
             f"{self.different:,} of {self.codes:,} activation codes differ, by 1; end to end "
             f"{100 * self.end_to_end:.2f} % of codes equal, "
             f"logits within {100 * self.largest_logit_error:.2g} %, "
             f"same class for {self.same_top1} of {self.images}"
         )
+        if self.largest_logit_error > USUAL_ERROR:
+            text += (
+                ". WARNING: every operation agrees, but the network amplifies small differences: "
+                "is it trained and calibrated?"
+            )
+        return text
 
 
 @torch.no_grad()
@@ -132,12 +138,6 @@ def _end_to_end(
         assert expected is not None
         errors.append(np.abs(found - expected).max() / max(float(np.abs(expected).max()), 1e-30))
         same &= (found.argmax(1) == expected.argmax(1)).all((1, 2))
-        if errors[-1] > OUTPUT_TOLERANCE:
-            raise LoweringError(
-                f"output {output.name!r}: the integer program is off by {100 * errors[-1]:.2g} % of the "
-                f"largest value, expected {100 * OUTPUT_TOLERANCE:.2g} % at most, although every step "
-                "agrees: small differences grow in this network; please report this"
-            )
     return Agreement(len(images), compared, different, share, float(max(errors)), int(same.sum()))
 
 

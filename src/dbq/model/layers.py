@@ -1,7 +1,8 @@
 """Quantized layers: quantize own weight, quantize own input, call the float operation.
 
-They are nn.Conv2d and nn.Linear with two more children, or subclasses of these that somebody else wrote,
-whose own forward then runs on the quantized input and weight. The weight stays a float parameter under
+They are nn.Conv2d and nn.Linear with two more children, or any other class with a convolution in it:
+nn.ConvTranspose2d, subclasses that somebody else wrote. Their own forward then runs on the quantized
+input and weight. The weight stays a float parameter under
 its own state-dict key, so float checkpoints, optimizers and user code keep working.
 """
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from dbq.errors import LayerError, WeightsError
+from dbq.model.roles import WeightLayer, kernels_of, swapped
 from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 
 
@@ -24,11 +26,18 @@ class QuantLayer(nn.Module):
     weight_quantizer: WeightQuantizer | None
     input_quantizer: InputQuantizer | None
 
+    def kernels(self) -> Tensor:
+        """The float weight as quantizers see it, kernels first."""
+        assert isinstance(self, WeightLayer)
+        return kernels_of(self)
+
     def quantized_weight(self) -> Tensor:
         """The weight the layer computes with: soft in train(), hard in eval()."""
-        quantizer = self.weight_quantizer
-        result: Tensor = self.weight if quantizer is None else quantizer(self.weight)
-        return result
+        if self.weight_quantizer is None:
+            return self.weight
+        result: Tensor = self.weight_quantizer(self.kernels())
+        is_swapped = isinstance(self, nn.ConvTranspose2d)
+        return swapped(result, self.groups) if is_swapped else result
 
     def quantized_input(self, x: Tensor) -> Tensor:
         result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)
@@ -50,7 +59,7 @@ class QuantLayer(nn.Module):
                 continue
             try:
                 if isinstance(child, WeightQuantizer):
-                    child.initialise(self.weight)
+                    child.initialise(self.kernels())
                 else:
                     child.reset()
             except WeightsError as error:
@@ -75,7 +84,7 @@ class QuantLinear(QuantLayer, nn.Linear):
 
 
 class _QuantSubclass(QuantLayer):
-    """A subclass of Conv2d or Linear: while its own forward runs, `weight` is the quantized weight.
+    """Any other class of layer: while its own forward runs, `weight` is the quantized weight.
 
     That forward pads, activates or does what it likes around one convolution (`prepare` has made sure of
     that), so nothing about it needs to be known here.
@@ -100,7 +109,7 @@ class _QuantSubclass(QuantLayer):
         return _empty, (type(self).__bases__[1],), self.__dict__
 
 
-# The quantized class of a Conv2d, a Linear, and of every subclass of either that has been met.
+# The quantized class of a Conv2d, a Linear, and of every other class of layer that has been met.
 _CLASSES: dict[type[nn.Module], type[QuantLayer]] = {nn.Conv2d: QuantConv2d, nn.Linear: QuantLinear}
 
 
@@ -116,9 +125,9 @@ def _empty(kind: type[nn.Module]) -> nn.Module:
 
 
 def quantized_weights(model: nn.Module) -> dict[str, tuple[WeightQuantizer, Tensor]]:
-    """Quantizer and float weight of every layer whose weights are quantized, by layer name."""
+    """Quantizer and float weight, kernels first, of every layer whose weights are quantized."""
     return {
-        name: (module.weight_quantizer, module.weight)
+        name: (module.weight_quantizer, module.kernels())
         for name, module in model.named_modules()
         if isinstance(module, QuantLayer) and module.weight_quantizer is not None
     }
@@ -131,8 +140,8 @@ def why_not_quantizable(module: nn.Module) -> str | None:
         return "it is quantized already: prepare a float model once"
     if is_parametrized(module):
         return "it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations first"
-    if not isinstance(module, nn.Conv2d | nn.Linear):
-        return f"{kind} is not a Conv2d or Linear"
+    if not isinstance(module, WeightLayer):
+        return f"{kind} is not a Conv2d, ConvTranspose2d or Linear"
     if "forward" in vars(module):
         return "its forward was replaced on the object, so the quantized one would never run"
     if "weight" not in module._parameters:
@@ -145,7 +154,7 @@ def quantize_layer(
     weight_quantizer: WeightQuantizer | None,
     input_quantizer: InputQuantizer | None,
 ) -> None:
-    """Turn a Conv2d or Linear, or a subclass, into its quantized class, in place.
+    """Turn a weight layer into its quantized class, in place.
 
     The object, its parameters and its hooks stay the same, so shared layers stay shared and
     optimizers valid.

@@ -20,7 +20,7 @@ from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources
 from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.model.modes import evaluating
 from dbq.model.recording import Recording, record
-from dbq.model.roles import LayerCall, WeightLayer, layer_calls
+from dbq.model.roles import LayerCall, WeightLayer, kernels_of, layer_calls
 from dbq.model.subclasses import why_not_by_its_forward
 from dbq.model.work import macs
 from dbq.plans.plan import Plan, Role
@@ -121,10 +121,11 @@ def prepare(
 
     rows, made = [], []
     for call in calls:
-        chosen, weight = plan.choose(call.name, call.role), call.module.weight.detach()
+        chosen, weight = plan.choose(call.name, call.role), kernels_of(call.module).detach()
         source = sources.get(call.name, UNKNOWN)
         try:
-            for_weight = weight_quantizer(chosen, call.module.weight, behind.get(call.name), fit)
+            kernels = kernels_of(call.module)  # with its gradient: frozen layers stay frozen
+            for_weight = weight_quantizer(chosen, kernels, behind.get(call.name), fit)
         except DbqError as error:
             raise type(error)(f"layer {call.name}: {error}") from None
         for_input = _input_quantizer(chosen.input, call.role, source, plan)

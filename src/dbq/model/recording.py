@@ -249,10 +249,15 @@ class _Recorder(TorchFunctionMode):
         self.recording.calls.append(call)
 
     def _computed_constants(self, call: Call, result: Any) -> None:
-        is_frozen = call.op == QUANTIZE and isinstance(call.module, WeightQuantizer)
+        quantized = None
+        if call.op == QUANTIZE and isinstance(call.module, WeightQuantizer):
+            quantized = call
+        elif call.op in ("view", "transpose", "reshape", "contiguous"):  # its kernels may be put in another order
+            (source,) = call.tensors()
+            quantized = source.quantized if isinstance(source, Constant) else None
         for leaf in tree_iter(result):
             if isinstance(leaf, Tensor):
-                self._know(leaf, Constant(leaf, quantized=call if is_frozen else None))
+                self._know(leaf, Constant(leaf, quantized=quantized))
 
     def _unique_name(self, call: Call) -> str:
         base = call.path if _is_main(call) else f"{call.path}.{call.op}".lstrip(".")

@@ -16,7 +16,26 @@ from dbq.errors import LayerError, first_line
 from dbq.model.modes import evaluating
 from dbq.plans.plan import Role
 
-WeightLayer = nn.Conv2d | nn.Linear
+WeightLayer = nn.Conv2d | nn.Linear | nn.ConvTranspose2d
+
+
+def kernels_of(layer: WeightLayer) -> Tensor:
+    """The weight of a layer with its output kernels first, [K, ...]."""
+    if isinstance(layer, nn.ConvTranspose2d):
+        return swapped(layer.weight, layer.groups)
+    return layer.weight
+
+
+def swapped(weight: Tensor, groups: int) -> Tensor:
+    """[inputs, outputs / groups, ...] of a transposed convolution to [outputs, inputs / groups, ...]; and
+    back, for it is its own inverse.
+
+    >>> swapped(torch.arange(4).view(2, 2, 1, 1), groups=1).flatten().tolist()
+    [0, 2, 1, 3]
+    """
+    many, few, *sides = weight.shape
+    parts = weight.view(groups, many // groups, few, *sides).transpose(1, 2)
+    return parts.reshape(groups * few, many // groups, *sides).contiguous()
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.pixels import NOTHING
 from dbq.deploy.packing import Codes as IntegerCodes
 from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
-from dbq.lowering.values import Affine, Reading, Sums, Value, same
+from dbq.lowering.values import Affine, Reading, Sums, Value, pick_pixels, same
 from dbq.model.recording import QUANTIZE, Constant
 from dbq.plans.precision import MAX_BITS
 from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
@@ -72,6 +73,31 @@ def convolution(
     return _weighted(
         site, Reading(value, grid), planes, scales, bits, offsets, window, size, groups
     )
+
+
+def transposed_convolution(
+    site: Site, operand: Any, weight: Any, bias: Constant | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Affine:  # fmt: skip
+    """A convolution with the kernels turned round, of an image with zeros between its pixels."""
+    planes, scales, bits = _weights(site, weight)
+    inner, grid = _codes(site, operand)
+    value = site.resolve(inner)
+    window = Window(planes.shape[3:], dilation=pair(dilation))
+    places = []
+    for axis, size in enumerate(value.shape[1:]):
+        before = window.extent[axis] - 1 - pair(padding)[axis]
+        after = before + pair(output_padding)[axis]
+        apart = [NOTHING] * (pair(stride)[axis] - 1)
+        inside = [place for pixel in range(size) for place in (pixel, *apart)][: -len(apart) or None]
+        spread = [NOTHING] * before + inside + [NOTHING] * after
+        places.append(spread[max(-before, 0) : len(spread) - max(-after, 0)])
+    stuffed = pick_pixels(value, *places, site.name, site.now())
+    codes = planes[..., ::-1, ::-1].copy()
+    offsets = np.zeros(codes.shape[1]) if bias is None else numbers(bias.tensor)
+    made = window.output(stuffed.shape, (0, 0))
+    read = Reading(stuffed, grid)
+    return _weighted(site, read, codes, scales, bits, offsets, window, made, groups)
 
 
 def linear(site: Site, operand: Any, weight: Any, bias: Constant | None = None) -> Affine:
@@ -217,6 +243,7 @@ def attention(site: Site, *_: Any, **__: Any) -> NoReturn:
 HANDLERS: dict[str, Any] = {
     QUANTIZE: quantize,
     "conv2d": convolution,
+    "conv_transpose2d": transposed_convolution,
     "linear": linear,
     "batch_norm": batch_norm,
     **dict.fromkeys(("layer_norm", "group_norm", "instance_norm", "local_response_norm", "normalize",
