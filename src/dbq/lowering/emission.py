@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dbq.deploy.operations.requantize import Requantize
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Grid, Tensor
 from dbq.errors import LoweringError
 from dbq.lowering.values import FLOAT, WIDE, Affine, Image, Reading, Step, Stored, Sums, Value
@@ -118,7 +118,7 @@ def _assemble(name: str, demand: _Demand, facts: dict[str, Any]) -> Emitted:
     tensors = [
         Tensor(grid.type, value.shape, float(np.float32(grid.scale))) for value, grid, _ in keys
     ]
-    program = Program(name, tuple(tensors), tuple(operations), 0, facts)
+    program = Program(name, tuple(tensors), tuple(operations), (Output(0),), facts)
     return Emitted(program, [key.value.node for key in keys], [key.grid for key in keys])
 
 
