@@ -69,9 +69,9 @@ DBQ_API void dbq_free(dbq_net* net); /* NULL is allowed */
 
 /* ---- Running -------------------------------------------------------------------------------------- */
 
-/* images: uint8 [count][height][width][channels]; logits: dbq_output_size floats for each image.
- * Several threads may run one network at the same time: one of them uses the network's thread pool, the
- * others compute on their own thread only. */
+/* images: uint8 [count][height][width][channels]; logits: dbq_output_size floats for each image, which are
+ * its outputs one behind the other, [channels][height][width] each. Several threads may run one network at
+ * the same time: one of them uses the network's thread pool, the others compute on their own thread only. */
 DBQ_API dbq_status dbq_run(const dbq_net* net, const uint8_t* images, size_t count, float* logits);
 
 /* Runs one image and writes the time of each layer: dbq_layers numbers. */
@@ -90,9 +90,12 @@ DBQ_API int dbq_threads(const dbq_net* net);
 
 DBQ_API void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels);
 
-/* Floats per image, laid out as [channels][height][width]: one per class for a classifier. */
-DBQ_API size_t dbq_output_size(const dbq_net* net);
-DBQ_API void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width);
+/* A network has one output or more, known by their names. A plain classifier has one, called "", of shape
+ * [classes][1][1]. An index out of range has the name "" and the shape 0, 0, 0. */
+DBQ_API int dbq_outputs(const dbq_net* net);
+DBQ_API const char* dbq_output_name(const dbq_net* net, int index);
+DBQ_API void dbq_output_shape(const dbq_net* net, int index, int shape[3]); /* channels, height, width */
+DBQ_API size_t dbq_output_size(const dbq_net* net); /* floats per image, of all outputs */
 
 DBQ_API const char* dbq_name(const dbq_net* net);
 DBQ_API const char* dbq_metadata(const dbq_net* net); /* a JSON object */

@@ -85,6 +85,8 @@ int main(int argc, char** argv) {
 
     unsigned char* image = read_ppm(argv[2], net);
     const size_t classes = dbq_output_size(net);
+    if (dbq_outputs(net) != 1)
+        fail("%s has %d outputs, not one for classes", dbq_name(net), dbq_outputs(net));
     float* logits = malloc(classes * sizeof *logits);
     if (!logits) fail("not enough memory for %lu scores", (unsigned long)classes);
     if (dbq_run(net, image, 1, logits) != DBQ_OK) fail("%s", dbq_last_error()); /* once to warm up */

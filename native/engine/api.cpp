@@ -113,6 +113,8 @@ void require(bool condition, const char* problem) {
     if (!condition) fail(DBQ_BAD_ARGUMENT, "%s", problem);
 }
 
+bool has_output(const dbq_net* net, int index) { return index >= 0 && index < dbq_outputs(net); }
+
 void set(int* number, int value) {
     if (number) *number = value;
 }
@@ -195,11 +197,18 @@ void dbq_input_shape(const dbq_net* net, int* height, int* width, int* channels)
 
 size_t dbq_output_size(const dbq_net* net) { return net ? net->network.output_size() : 0; }
 
-void dbq_output_shape(const dbq_net* net, int* channels, int* height, int* width) {
-    const dbq::Shape shape = net ? net->network.output() : dbq::Shape{};
-    set(channels, shape.channels);
-    set(height, shape.height);
-    set(width, shape.width);
+int dbq_outputs(const dbq_net* net) { return net ? int(net->network.program().outputs.size()) : 0; }
+
+const char* dbq_output_name(const dbq_net* net, int index) {
+    return has_output(net, index) ? net->network.program().outputs[size_t(index)].name.c_str() : "";
+}
+
+void dbq_output_shape(const dbq_net* net, int index, int shape[3]) {
+    if (!shape) return;
+    const dbq::Shape found = has_output(net, index) ? net->network.output(size_t(index)) : dbq::Shape{};
+    shape[0] = found.channels;
+    shape[1] = found.height;
+    shape[2] = found.width;
 }
 
 const char* dbq_name(const dbq_net* net) { return net ? net->network.program().name.c_str() : ""; }

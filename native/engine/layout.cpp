@@ -51,7 +51,8 @@ std::vector<Block> make_blocks(const Program& program, const Owners& owners, siz
                 if (source.tensor != ZEROS) blocks[source.tensor].last = step;
         }
     }
-    blocks[program.output].last = steps;  // copied out after the last step
+    for (const NamedOutput& output : program.outputs)
+        blocks[output.tensor].last = steps;  // copied out after the last step
     return blocks;
 }
 

@@ -26,6 +26,8 @@ int threads_to_cut_for() { return int(std::clamp(std::thread::hardware_concurren
 
 Network::Network(Bytes file, const Simd* simd, dbq_limits limits) : simd_(simd), program_(parse(file)) {
     count_work(limits.work);
+    for (size_t i = 0; i < program_.outputs.size(); ++i)
+        output_size_ += size_t(output(i).channels) * output(i).pixels();
     layout_ = lay_out(program_, simd ? size_t(simd->lanes) : 1, limits.memory);
     const int threads = threads_to_cut_for();
     for (Operation& operation : program_.operations) {

@@ -15,7 +15,7 @@ public:
     // Without `simd`: plain loops. Throws Error, also if the network needs more than `limits`.
     Network(Bytes file, const Simd* simd, dbq_limits limits);
 
-    // images: [count][height][width][channels]; logits: [count][channels][height][width] of output().
+    // images: [count][height][width][channels]; logits: [count], each all outputs one behind the other.
     void run(const uint8_t* images, size_t count, float* logits) const;
     void profile(const uint8_t* image, double* microseconds) const;
 
@@ -27,9 +27,9 @@ public:
     const Program& program() const { return program_; }
     const Simd* simd() const { return simd_; }
     Shape input() const { return program_.tensors[program_.operations[0].outputs[0]].shape; }
-    Shape output() const { return program_.tensors[program_.output].shape; }
-    size_t output_size() const { return size_t(output().channels) * output().pixels(); }
-    dbq_layer layer(size_t operation) const;  // its strings live as long as the network
+    Shape output(size_t number) const { return program_.tensors[program_.outputs[number].tensor].shape; }
+    size_t output_size() const { return output_size_; }  // floats of all outputs
+    dbq_layer layer(size_t operation) const;             // its strings live as long as the network
     size_t peak_memory() const;
     uint64_t work() const { return work_; }
 
@@ -53,6 +53,7 @@ private:
     std::vector<Built> kernels_;  // for each operation
     size_t scratch_bytes_ = 0;    // for each thread
     uint64_t work_ = 0;
+    size_t output_size_ = 0;
     std::atomic<uint64_t> cancellations_{0};
 
     mutable FreeList<Workspace> workspaces_;

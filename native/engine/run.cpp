@@ -66,11 +66,13 @@ void Network::run_image(Workspace& space, const uint8_t* image, float* logits, c
                         const Scratch* scratch) const {
     space.set_image(image);
     for (size_t i = 0; i < kernels_.size(); ++i) run_operation(i, space, stop, pool, scratch);
-    if (stop.requested()) return;  // the output may not have been written
-    const unsigned char* const* planes = space.tensor(program_.output);
-    const size_t pixels = output().pixels();
-    for (int channel = 0; channel < output().channels; ++channel, logits += pixels)
-        std::memcpy(logits, planes[channel], pixels * sizeof *logits);
+    if (stop.requested()) return;  // the outputs may not have been written
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+        const unsigned char* const* planes = space.tensor(program_.outputs[i].tensor);
+        const Shape shape = output(i);
+        for (int channel = 0; channel < shape.channels; ++channel, logits += shape.pixels())
+            std::memcpy(logits, planes[channel], shape.pixels() * sizeof *logits);
+    }
 }
 
 void Network::run_operation(size_t operation, const Workspace& space, const Stop& stop, Pool* pool,

@@ -35,7 +35,7 @@ void check_float(const char* what, float value) {
 }
 
 void check_clip(Type type, int32_t low, int32_t high) {
-    constexpr int32_t LEAST[] = {0, -128, -MAX_WIDE, 0}, MOST[] = {255, 127, MAX_WIDE, 0};
+    constexpr int32_t LEAST[] = {0, -128, -MAX_WIDE, -MAX_WIDE}, MOST[] = {255, 127, MAX_WIDE, MAX_WIDE};
     const int32_t least = LEAST[int(type)], most = MOST[int(type)];
     if (low < least || high > most || low > high)
         fail(DBQ_BAD_FILE, "clipping to %d .. %d, expected a part of %d .. %d", low, high, least, most);

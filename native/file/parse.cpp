@@ -16,8 +16,9 @@ Program Parser::program() {
     for (uint32_t i = 0; i < tensors; ++i) program_.tensors.push_back(read_tensor());
     written_.resize(tensors);
     largest_.resize(tensors);
-    program_.output = index(bytes.u32());
-    if (tensor(program_.output).type != Type::F32) fail(DBQ_BAD_FILE, "the result is not of type f32");
+    // Version 1 has one output, without a name.
+    const uint32_t outputs = version_ == 1 ? 1 : in_range("outputs", bytes.u32(), 1, tensors);
+    for (uint32_t i = 0; i < outputs; ++i) read_output();
     const uint32_t operations = in_range("operations", bytes.u32(), 1, MAX_TENSORS);
     for (uint32_t i = 0; i < operations; ++i) read_operation(i);
     for (uint32_t i = 0; i < tensors; ++i)
@@ -38,6 +39,17 @@ Tensor Parser::read_tensor() {
     check_float("scale of a tensor", tensor.scale);
     if (tensor.scale <= 0) fail(DBQ_BAD_FILE, "scale of a tensor: not above 0");
     return tensor;
+}
+
+void Parser::read_output() {
+    NamedOutput output;
+    output.tensor = index(bytes.u32());
+    if (version_ > 1) output.name = bytes.text(bytes.u16());
+    if (tensor(output.tensor).type != Type::F32)
+        fail(DBQ_BAD_FILE, "tensor %u is an output and not of type f32", output.tensor);
+    if (!output_tensors_.insert(output.tensor).second || !output_names_.insert(output.name).second)
+        fail(DBQ_BAD_FILE, "two outputs of one name, or of one tensor");
+    program_.outputs.push_back(std::move(output));
 }
 
 uint32_t Parser::index(uint32_t tensor) const {
@@ -130,18 +142,23 @@ Window Parser::window(bool dilated) {
 namespace {
 
 constexpr uint8_t MAGIC[8] = {0x89, 'D', 'B', 'Q', '\r', '\n', 0x1A, '\n'};
-constexpr uint32_t VERSION = 1;
+constexpr uint32_t VERSION = 2;  // the newest; version 1 is read as well
 constexpr size_t HEADER = 32;
 
-Bytes body_of(Bytes file) {
+struct Versioned {
+    uint32_t version;
+    Bytes body;
+};
+
+Versioned body_of(Bytes file) {
     if (file.size < HEADER || std::memcmp(file.data, MAGIC, sizeof MAGIC) != 0)
         fail(DBQ_BAD_FILE, "this is no .dbq file: it does not start with the 32 bytes of its header");
     Reader header(file);
     header.bytes(sizeof MAGIC);
     const uint32_t version = header.u32(), checksum = header.u32();
     const uint64_t length = header.u64(), reserved = header.u64();
-    if (version != VERSION)
-        fail(DBQ_BAD_VERSION, "format version %u, this library reads %u: update libdbq, or export again",
+    if (version < 1 || version > VERSION)
+        fail(DBQ_BAD_VERSION, "format version %u, this library reads 1 to %u: update libdbq, or export again",
              version, VERSION);
     if (length != header.left())
         fail(DBQ_BAD_FILE, "%zu bytes after the header, %llu expected", header.left(),
@@ -150,11 +167,14 @@ Bytes body_of(Bytes file) {
     const Bytes body = header.bytes(length);
     const uint32_t found = crc32(body);
     if (found != checksum) fail(DBQ_BAD_FILE, "checksum %08x, expected %08x", found, checksum);
-    return body;
+    return {version, body};
 }
 
 }  // namespace
 
-Program parse(Bytes file) { return Parser(body_of(file)).program(); }
+Program parse(Bytes file) {
+    const Versioned found = body_of(file);
+    return Parser(found.body, found.version).program();
+}
 
 }  // namespace dbq

@@ -1,6 +1,8 @@
 // Reads the body of a .dbq file. The files in ops/ read their operations through it.
 #pragma once
 
+#include <set>
+
 #include "file/check.h"
 #include "kernels/select.h"
 
@@ -8,7 +10,7 @@ namespace dbq {
 
 class Parser {
 public:
-    explicit Parser(Bytes body) : bytes(body) {}
+    Parser(Bytes body, uint32_t version) : bytes(body), version_(version) {}
 
     Program program();
 
@@ -28,13 +30,17 @@ public:
 
 private:
     Tensor read_tensor();
+    void read_output();
     void read_operation(uint32_t i);
     Output result(const Tensor& tensor, uint32_t sums);
     uint32_t index(uint32_t tensor) const;
 
+    const uint32_t version_;
     Program program_;
     std::vector<bool> written_;
     std::vector<int32_t> largest_;
+    std::set<uint32_t> output_tensors_;
+    std::set<std::string> output_names_;
 };
 
 // What Operation::build does for most operations.

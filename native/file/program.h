@@ -44,10 +44,16 @@ struct Operation {
     std::function<Built(const Simd*, int threads)> build;
 };
 
+// A tensor of floats that the network returns.
+struct NamedOutput {
+    uint32_t tensor = 0;
+    std::string name;
+};
+
 struct Program {
     std::string name, metadata;
     std::vector<Tensor> tensors;
-    uint32_t output = 0;
+    std::vector<NamedOutput> outputs;  // at least one
     std::vector<Operation> operations;
 };
 

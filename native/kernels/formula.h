@@ -21,6 +21,18 @@ inline void write_code(Type type, unsigned char* plane, size_t pixel, int32_t co
     else plane[pixel] = static_cast<unsigned char>(code);
 }
 
+// The last two lines of the formula.
+inline void write_term(const Output& out, float t, unsigned char* plane, size_t pixel) {
+    if (out.clamps()) {
+        t = t < out.low ? out.low : t;
+        t = t > out.high ? out.high : t;
+    }
+    if (out.type == Type::F32) std::memcpy(plane + 4 * pixel, &t, 4);
+    else
+        write_code(out.type, plane, pixel,
+                   int32_t(std::nearbyint(t)));  // half to even: the default rounding mode
+}
+
 inline void write_element(const Output& out, const int32_t* sums, int branches, int channel,
                           unsigned char* plane, size_t pixel) {
     const float* scale = out.scale.data() + size_t(channel) * size_t(branches);
@@ -29,15 +41,12 @@ inline void write_element(const Output& out, const int32_t* sums, int branches, 
         const float term = float(sums[j]) * scale[j];
         t = t + term;
     }
-    t = t + out.offset[size_t(channel)];
-    if (out.type == Type::F32) {
-        std::memcpy(plane + 4 * pixel, &t, 4);
-        return;
-    }
-    t = t < out.low ? out.low : t;
-    t = t > out.high ? out.high : t;
-    write_code(out.type, plane, pixel,
-               int32_t(std::nearbyint(t)));  // half to even: the default rounding mode
+    write_term(out, t + out.offset[size_t(channel)], plane, pixel);
+}
+
+inline void write_value(const Output& out, float v, int channel, unsigned char* plane, size_t pixel) {
+    const float t = v * out.scale[size_t(channel)];
+    write_term(out, t + out.offset[size_t(channel)], plane, pixel);
 }
 
 }  // namespace dbq

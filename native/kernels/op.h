@@ -1,4 +1,4 @@
-// What an operation of the engine is: integers in, exact integer sums, one formula out.
+// What an operation of the engine is: integers in, exact integer sums or one float, one formula out.
 //
 // Tensors are planes: one contiguous H*W array of codes per channel, so that neighbouring pixels are
 // neighbouring lanes. A plane is reached by pointer, which makes concatenating, splitting and shuffling
@@ -44,19 +44,21 @@ struct Window {
     int dilation_h = 1, dilation_w = 1;
 };
 
-// The requantization formula, the only place where floats appear. From the exact integer sums
-// s_0 .. s_{J-1} of an output element in channel k:
+// The requantization formula. From the exact integer sums s_0 .. s_{J-1} of an output element in channel k:
 //
 //     t = float(s_0) * scale[k*J + 0]
 //     t = t + float(s_j) * scale[k*J + j]      for j = 1 .. J-1
 //     t = t + offset[k]
-//     F32: the output is t.   Otherwise: round_half_even(min(max(t, low), high))
+//     t = low if t < low, high if t > high     not for F32 with low = high = 0
+//     F32: the output is t.   Otherwise: round_half_even(t)
 //
-// Every operation is rounded to float32 by itself: no fused multiply-add, no other order. Scales are
-// finite and small enough that t is never infinite (the loader checks that).
+// Some operations compute one float v by steps of their own, in place of float(s_0). Every operation is
+// rounded to float32 by itself: no fused multiply-add, no other order. Scales, and v, are finite and small
+// enough that t is never infinite (the loader checks that).
 struct Output {
     Type type = Type::U8;
     float low = 0, high = 0;
+    bool clamps() const { return type != Type::F32 || low != 0 || high != 0; }
     std::vector<float> scale, offset;
 };
 

@@ -32,6 +32,8 @@ bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
 
+bool is_sum(const AveragePoolSpec& spec, const Simd*) { return !spec.is_mean; }
+
 bool has_three_channels(const LookupSpec& spec, const Simd* simd) {
     return simd->lookup_three && spec.shape.channels == 3;
 }
@@ -59,8 +61,9 @@ const Kernel<CombineSpec> Kernel<CombineSpec>::LIST[] = {
 
 template <>
 const Kernel<AveragePoolSpec> Kernel<AveragePoolSpec>::LIST[] = {
-    {"average pool", vec::make_average_pool},
-    {"average pool", scalar::make_average_pool, nullptr, SCALAR},
+    {"average pool", vec::make_average_pool, is_sum},
+    {"average pool", scalar::make_average_pool, is_sum, SCALAR},
+    {"mean pool", scalar::make_average_pool, nullptr, SCALAR},
 };
 
 template <>
@@ -73,6 +76,26 @@ template <>
 const Kernel<LookupSpec> Kernel<LookupSpec>::LIST[] = {
     {"lookup", vec::make_lookup, has_three_channels},
     {"lookup", scalar::make_lookup, nullptr, SCALAR},
+};
+
+template <>
+const Kernel<CurveSpec> Kernel<CurveSpec>::LIST[] = {
+    {"curve", scalar::make_curve, nullptr, SCALAR},
+};
+
+template <>
+const Kernel<MultiplySpec> Kernel<MultiplySpec>::LIST[] = {
+    {"multiply", scalar::make_multiply, nullptr, SCALAR},
+};
+
+template <>
+const Kernel<PixelsSpec> Kernel<PixelsSpec>::LIST[] = {
+    {"pixels", scalar::make_pixels, nullptr, SCALAR},
+};
+
+template <>
+const Kernel<BilinearSpec> Kernel<BilinearSpec>::LIST[] = {
+    {"bilinear", scalar::make_bilinear, nullptr, SCALAR},
 };
 
 }  // namespace dbq

@@ -22,6 +22,10 @@ template <> const Kernel<CombineSpec> Kernel<CombineSpec>::LIST[];
 template <> const Kernel<AveragePoolSpec> Kernel<AveragePoolSpec>::LIST[];
 template <> const Kernel<MaxPoolSpec> Kernel<MaxPoolSpec>::LIST[];
 template <> const Kernel<LookupSpec> Kernel<LookupSpec>::LIST[];
+template <> const Kernel<CurveSpec> Kernel<CurveSpec>::LIST[];
+template <> const Kernel<MultiplySpec> Kernel<MultiplySpec>::LIST[];
+template <> const Kernel<PixelsSpec> Kernel<PixelsSpec>::LIST[];
+template <> const Kernel<BilinearSpec> Kernel<BilinearSpec>::LIST[];
 
 // `simd` is the table of vector kernels in use, null where there are only plain loops.
 template <class Spec> const Kernel<Spec>& best_kernel(const Spec& spec, const Simd* simd) {

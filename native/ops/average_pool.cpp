@@ -1,11 +1,12 @@
-// Average pools: the sum over a window, through the formula.
+// Average pools: the sum over a window, or the mean of its pixels inside the image, through the formula.
 #include "file/parser.h"
 #include "ops/loops.h"
 
 namespace dbq {
 
-void read_average_pool(Parser& in, Operation& op) {
+static void read_pool(Parser& in, Operation& op, bool is_mean) {
     AveragePoolSpec spec;
+    spec.is_mean = is_mean;
     const Tensor& from = in.input(op, Type::I32);
     spec.in = from.shape;
     spec.in_type = from.type;
@@ -19,9 +20,24 @@ void read_average_pool(Parser& in, Operation& op) {
     op.build = builder(std::move(spec));
 }
 
+void read_average_pool(Parser& in, Operation& op) { read_pool(in, op, false); }
+void read_mean_pool(Parser& in, Operation& op) { read_pool(in, op, true); }
+
 namespace scalar {
 
+static void mean_pool(const AveragePoolSpec& s, Range channels, const Planes* in, const Planes* out) {
+    write_values(s.outputs, s.out, channels, out, [&](int k, int y, int x) {
+        int32_t sum = 0, count = 0;
+        for_window(s.window, s.in, y, x, [&](size_t pixel) {
+            sum += read_code(s.in_type, in[0].plane[k], pixel);
+            ++count;
+        });
+        return float(sum) / float(count);
+    });
+}
+
 static void average_pool(const AveragePoolSpec& s, Range channels, const Planes* in, const Planes* out) {
+    if (s.is_mean) return mean_pool(s, channels, in, out);
     write_elements(s.outputs, 1, s.out, channels, out, [&](int k, int y, int x, int32_t* sum) {
         for_window(s.window, s.in, y, x,
                    [&](size_t pixel) { *sum += read_code(s.in_type, in[0].plane[k], pixel); });

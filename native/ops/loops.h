@@ -37,6 +37,17 @@ void write_elements(const std::vector<Output>& outputs, int branches, const Shap
     });
 }
 
+// The same for operations that compute a float for each element: value(k, y, x).
+template <class Value>
+void write_values(const std::vector<Output>& outputs, const Shape& shape, Range channels, const Planes* out,
+                  const Value& value) {
+    for_elements(shape, channels, [&](int k, int y, int x) {
+        const float v = value(k, y, x);
+        for (size_t o = 0; o < outputs.size(); ++o)
+            write_value(outputs[o], v, k, out[o].plane[k], shape.pixel(y, x));
+    });
+}
+
 template <class Spec> class Loops final : public RangeOp {
 public:
     using Function = void(const Spec&, Range, const Planes* in, const Planes* out);

@@ -40,10 +40,59 @@ struct CombineSpec {
 };
 
 // out = formula(s_0 = sum over the window, zeros outside the image). The sum fits int32 (the loader checks).
+// Mean: v = float(sum) / float(pixels inside the image).
 struct AveragePoolSpec {
     Shape in, out;
     Type in_type = Type::I32;
     Window window;
+    std::vector<Output> outputs;  // J = 1
+    bool is_mean = false;
+};
+
+// out = formula(v = g(x) or x * g(x), x = code * scale): g goes through knots at equal distances from low to
+// high, in straight segments, and is constant outside. Every step is rounded to float32 by itself; the limits
+// of the format keep all of them finite.
+struct CurveSpec {
+    Shape shape;
+    Type in_type = Type::I32;
+    float scale = 1;  // of the input
+    bool times_x = false;
+    float low = 0, high = 1, density = 1;  // density: segments / (high - low)
+    std::vector<float> knots;              // segments + 1
+    std::vector<Output> outputs;           // J = 1
+
+    int segments() const { return int(knots.size()) - 1; }
+};
+
+// out = formula(v = float(a) * float(b)). b may have one pixel for all of a channel, or one channel for all.
+struct MultiplySpec {
+    Shape shape, factor;  // of a and the output, and of b
+    Type types[2] = {Type::I32, Type::I32};
+    std::vector<Output> outputs;  // J = 1
+
+    int channel(int k) const { return factor.channels == 1 ? 0 : k; }
+};
+
+// Output pixel (y, x) is input pixel (rows[y], columns[x]), 0 where either is NOTHING. Input and output have
+// one type, U8, I8 or I32.
+constexpr uint16_t NOTHING = 0xFFFF;
+struct PixelsSpec {
+    Shape in, out;
+    Type type = Type::U8;
+    std::vector<uint16_t> rows, columns;
+};
+
+// out = formula(v): two pixels of two lines each are mixed, then the results.
+struct Blend {
+    uint16_t first = 0, second = 0;
+    float share = 0;  // of the second
+
+    float mix(float p, float q) const { return p + share * (q - p); }
+};
+struct BilinearSpec {
+    Shape in, out;
+    Type in_type = Type::I32;
+    std::vector<Blend> rows, columns;
     std::vector<Output> outputs;  // J = 1
 };
 
@@ -76,6 +125,10 @@ Maker<CombineSpec> make_combine;
 Maker<AveragePoolSpec> make_average_pool;
 Maker<MaxPoolSpec> make_max_pool;
 Maker<LookupSpec> make_lookup;
+Maker<CurveSpec> make_curve;
+Maker<MultiplySpec> make_multiply;
+Maker<PixelsSpec> make_pixels;
+Maker<BilinearSpec> make_bilinear;
 }  // namespace scalar
 
 // Drivers of vector kernels, in kernels/vector/: the same bits.

@@ -20,7 +20,7 @@ from dbq.deploy.fileformat import load_program, save
 from dbq.deploy.onnx.export import export_onnx
 from dbq.deploy.operations.average_pool import AveragePool
 from dbq.deploy.operations.lookup import Lookup
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import DbqError, FileFormatError, TrainingError, WeightsError
@@ -37,7 +37,7 @@ def network(**facts: Any) -> Program:
     lookup = Lookup("image", 0, np.tile(np.arange(256, dtype=np.uint8), (3, 1)))
     result = Result(1, 0, 0, np.full((3, 1), 0.25, np.float32), np.zeros(3, np.float32))
     pool = AveragePool(HOSTILE, (result,), 0, Window((2, 2)))
-    return Program(f"net{HOSTILE}", (image, means), (lookup, pool), 1, facts)
+    return Program(f"net{HOSTILE}", (image, means), (lookup, pool), (Output(1),), facts)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from dbq.deploy.fileformat import HEADER, load_program, read_program, save, writ
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.table import OPERATIONS
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import DiskError, FileFormatError, LoweringError
@@ -35,7 +35,7 @@ def golden_program() -> Program:
     scales = np.array([[0.5, 0.25], [1.0, 0.5]], np.float32)
     result = Result(1, 0, 0, scales, np.array([0.0, -2.0], np.float32))
     convolution = Convolution("fc", (result,), 0, Window((1, 2)), 1, codes, None)
-    return Program("two", tensors, (lookup, convolution), 1, {"classes": ["a", "b"]})
+    return Program("two", tensors, (lookup, convolution), (Output(1),), {"classes": ["a", "b"]})
 
 
 def dumped() -> bytes:
@@ -62,6 +62,20 @@ def test_golden_bytes() -> None:
     image = np.array([[[[7], [9]]]], np.uint8)
     assert reference.run(program, image).tolist() == [[3.5, 8.0]]
     assert load(dumped())(image).tolist() == [[3.5, 8.0]]
+
+
+def test_a_file_of_version_1() -> None:
+    """Written and run by the last release that wrote version 1; all seven kinds it knew are in it."""
+    content = (Path(__file__).parent / "golden" / "version_1.dbq").read_bytes()
+    assert content[8] == 1
+    program = read_program(content)
+    assert program.outputs == (Output(program.output, ""),)
+    assert {op.kind for op in program.operations} == {op.kind for op in OPERATIONS[:7]}
+    images = (np.arange(2 * 27) ** 2 % 251).astype(np.uint8).reshape(2, 9, 3, 1)
+    expected = [[-470.0], [-215.0]]
+    assert reference.run(program, images).tolist() == expected
+    assert load(content)(images).tolist() == expected
+    assert load(write_program(program))(images).tolist() == expected
 
 
 def test_the_page_lists_every_operation() -> None:
@@ -100,7 +114,7 @@ def test_python_reads_damaged_files_like_the_engine_does() -> None:
     ("at", "value", "message"),
     [
         (0, b"X", r"\.dbq"),
-        (8, b"\x02", "version 2"),
+        (8, b"\x03", "version 3"),
         (40, b"!", "checksum"),
     ],
 )

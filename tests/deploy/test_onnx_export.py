@@ -14,12 +14,13 @@ import torch
 import dbq
 from dbq.deploy import reference
 from dbq.deploy.onnx.export import emit, to_onnx
+from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.onnx.int8 import ZERO_POINTS
 from dbq.deploy.onnx.weights import LARGEST, common_step, merge
 from dbq.deploy.operations.channels import Channels
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import DTYPES, Result, Shape, Tensor
 from dbq.deploy.window import Window
 
@@ -88,16 +89,12 @@ def test_the_exact_form_gives_the_bits_of_the_reference(name: str, plan: str) ->
 
 def traced(program: Program, images: Any) -> list[Any]:
     """Every tensor of the 8-bit form as codes of the program."""
-    values = emit(program, "int8")
-    graph = values.graph
+    values = emit(program, "int8", Graph())
     shape = program.input_shape
     names = [values.names[i] for i in range(len(program.tensors))]
-    # The model's output is the last node's, which `model` renames.
-    logits = graph.add("Identity", names[program.output], label="logits")
-    assert logits == "logits/Identity"
     size = ("N", shape.height, shape.width, shape.channels)
-    logits_shape = program.tensors[program.output].shape[:1]
-    model = graph.model("traced", ("image", size), ("logits", ("N", *logits_shape)), "0")
+    logits = (values.names[program.output], ("N", *program.tensors[program.output].shape[:1]))
+    model = values.graph.model("traced", ("image", size), [logits], "0")
     del model.graph.output[:]
     model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     return [
@@ -225,7 +222,7 @@ def moving_program(sources: tuple[tuple[int, int], ...]) -> Program:
         Channels("order", 1, sources),
         Convolution("sum", (Result(2, 0, 0, scales, offsets),), 1, Window((5, 4)), 1, codes, None),
     )
-    return Program("moving", tensors, operations, 2)
+    return Program("moving", tensors, operations, (Output(2),))
 
 
 ORDERS = {
@@ -264,7 +261,7 @@ def test_a_normalised_image_needs_no_table_and_any_other_gets_one() -> None:
 
     program = program_of("resnet20", "resnet-2t-a8")
     assert "Gather" not in operators(program)
-    strange = Program(program.name, program.tensors, program.operations, program.output, {})
+    strange = Program(program.name, program.tensors, program.operations, program.outputs, {})
     assert "Gather" in operators(strange)
     images = images_for(program)
     np.testing.assert_array_equal(

@@ -11,7 +11,7 @@ from dbq.deploy.operations.average_pool import AveragePool
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
 from dbq.deploy.operations.operation import Operation
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
@@ -39,17 +39,17 @@ def pooled(window: Window) -> dict[str, tuple[tuple[Tensor, ...], tuple[Operatio
 def test_names_that_no_file_can_hold(name: str) -> None:
     tensors, operations = pooled(Window((3, 3)))["max"]
     with pytest.raises(LoweringError, match="name"):
-        Program(name, tensors, operations, len(tensors) - 1)
+        Program(name, tensors, operations, (Output(len(tensors) - 1),))
     renamed = (*operations[:-1], replace(operations[-1], name=name))
     with pytest.raises(LoweringError, match="name"):
-        Program("pool", tensors, renamed, len(tensors) - 1)
+        Program("pool", tensors, renamed, (Output(len(tensors) - 1),))
 
 
 @pytest.mark.parametrize("kind", ["average", "max"])
 def test_pools_have_no_dilation(kind: str) -> None:
     """A file has no field for it, so saving would drop it without a word."""
     tensors, operations = pooled(Window((3, 3)))[kind]
-    assert Program("pool", tensors, operations, len(tensors) - 1)
+    assert Program("pool", tensors, operations, (Output(len(tensors) - 1),))
     tensors, operations = pooled(Window((2, 2), dilation=(2, 2)))[kind]
     with pytest.raises(LoweringError, match=r"shrink.*dilation"):
-        Program("pool", tensors, operations, len(tensors) - 1)
+        Program("pool", tensors, operations, (Output(len(tensors) - 1),))

@@ -48,7 +48,7 @@ path, copy = sys.argv[1:]
 program = dbq.load_program(path)
 net = dbq.load(path)
 images = np.zeros((2, 3, 3, 1), np.uint8)
-np.testing.assert_array_equal(net(images), reference.run(program, images))
+np.testing.assert_equal(net(images), reference.run(program, images))
 dbq.save(program, copy)
 assert len(net.profile(images[0])) == len(program.operations)
 print(program)

@@ -119,7 +119,8 @@ template <int LANES> struct AnyWidth {
     }
 
     static void write(const dbq::Finish& f, float t, unsigned char* plane, size_t pixel) {
-        const int rounded = int(std::nearbyint(std::min(std::max(t, f.low), f.high)));
+        if (f.clamps) t = t < f.low ? f.low : t > f.high ? f.high : t;
+        const int rounded = f.type == dbq::Type::F32 ? 0 : int(std::nearbyint(t));
         if (f.type == dbq::Type::F32) std::memcpy(plane + 4 * pixel, &t, 4);
         else if (f.type == dbq::Type::I32) std::memcpy(plane + 4 * pixel, &rounded, 4);
         else plane[pixel] = static_cast<unsigned char>(rounded);

@@ -121,18 +121,38 @@ void null_networks(dbq_net* net) {
         EXPECT(std::strlen(text) == 0);
     dbq_input_shape(nullptr, &a, &b, &c);
     EXPECT(a == 0 && b == 0 && c == 0);
-    a = b = c = 1;
-    dbq_output_shape(nullptr, &a, &b, &c);
-    EXPECT(a == 0 && b == 0 && c == 0);
+    EXPECT(dbq_outputs(nullptr) == 0);
+    for (const int index : {-1, 0, dbq_outputs(net)}) {
+        dbq_net* const network = index == 0 ? nullptr : net;
+        int shape[3] = {1, 1, 1};
+        dbq_output_shape(network, index, shape);
+        EXPECT(shape[0] == 0 && shape[1] == 0 && shape[2] == 0);
+        EXPECT(std::strlen(dbq_output_name(network, index)) == 0);
+    }
     dbq_input_shape(net, nullptr, nullptr, nullptr);
-    dbq_output_shape(net, nullptr, nullptr, nullptr);
-    dbq_output_shape(nullptr, nullptr, nullptr, nullptr);
+    dbq_output_shape(net, 0, nullptr);
+    dbq_output_shape(nullptr, 0, nullptr);
     dbq_cancel(nullptr);
     EXPECT(dbq_set_threads(nullptr, 1) == DBQ_BAD_ARGUMENT);
     EXPECT(dbq_profile(nullptr, image, times) == DBQ_BAD_ARGUMENT);
     EXPECT(dbq_profile(net, nullptr, times) == DBQ_BAD_ARGUMENT);
     EXPECT(dbq_layer_info(nullptr, 0, &layer) == DBQ_BAD_ARGUMENT);
     EXPECT(dbq_layer_info(net, 0, nullptr) == DBQ_BAD_ARGUMENT);
+}
+
+// The network of the test has two outputs; the first has no name.
+void outputs(const dbq_net* net) {
+    EXPECT(dbq_outputs(net) == 2);
+    EXPECT(std::strlen(dbq_output_name(net, 0)) == 0 &&
+           std::strcmp(dbq_output_name(net, 1), "output 1") == 0);
+    size_t size = 0;
+    for (int index = 0; index < 2; ++index) {
+        int shape[3];
+        dbq_output_shape(net, index, shape);
+        EXPECT(shape[0] > 0 && shape[1] > 0 && shape[2] > 0);
+        size += size_t(shape[0]) * size_t(shape[1]) * size_t(shape[2]);
+    }
+    EXPECT(dbq_output_size(net) == size);
 }
 
 void limits(const std::vector<char>& content, const dbq_net* net) {
@@ -185,6 +205,7 @@ int main(int argc, char** argv) {
     EXPECT(net);
     bad_arguments(net);
     null_networks(net);
+    outputs(net);
     limits(content_of(argv[1]), net);
     concurrent_runs(net);
     dbq_free(net);

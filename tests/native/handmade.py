@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dbq.deploy.operations.add import Add
-from dbq.deploy.operations.average_pool import AveragePool
+from dbq.deploy.operations.average_pool import AveragePool, MeanPool
+from dbq.deploy.operations.bilinear import Bilinear
 from dbq.deploy.operations.channels import ZEROS, Channels
 from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.curve import Curve
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
+from dbq.deploy.operations.multiply import Multiply
 from dbq.deploy.operations.operation import Operation
+from dbq.deploy.operations.pixels import NOTHING, Pixels
 from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.operations.table import OPERATIONS
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import CODE_RANGE, Result, Shape, Tensor, Type
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
 
 T = TypeVar("T")
 
-FIELDS = {"u32", "window", "results"}
+FIELDS = {"u32", "window", "results", "u8", "u16", "f32", "blend"}
 # Operations made of fields that any may have need no generator of their own.
 BY_LAYOUT = {op.kind: op for op in OPERATIONS if {type for type, _ in op.fields()} <= FIELDS}
-KINDS = ("convolution", "depthwise", "channels", *BY_LAYOUT)
+KINDS = ("convolution", "depthwise", "channels", "gate", *BY_LAYOUT)
 INTEGERS: tuple[Type, ...] = ("u8", "i8", "i32")
 
 
@@ -67,11 +71,12 @@ class Dice:
 
     def result(self, type: Type, shape: Shape, sums: int, typical: float) -> Result:
         low, high = CODE_RANGE[type]
-        if type == "i32":
+        if type in ("i32", "f32"):
             limit = self.pick(2**15, 2**20, 2**30)
             low, high = max(low, -limit), min(high, limit)
-        if type != "f32":
-            low, high = (int(x) for x in sorted(self.rng.integers(low, high + 1, 2)))
+        low, high = (int(x) for x in sorted(self.rng.integers(low, high + 1, 2)))
+        if type == "f32" and self.between(0, 1):
+            low = high = 0  # no clamp
         if self.between(0, 3) == 0:
             scales = np.full((shape.channels, sums), 0.5, np.float32)
         else:
@@ -146,22 +151,75 @@ class Dice:
         self.operations.append(op)
 
     def candidate(self, operation: type[Operation]) -> Operation:
-        """Inputs of one shape; an output of the same shape, or of as many windows as there may be."""
+        """Inputs of one shape; an output of the same shape, or of another that its fields decide."""
         first = self.any_input(*INTEGERS)
-        out = self.tensors[first].shape
+        found = self.tensors[first]
+        input = out = found.shape
         alike = [i for i, t in enumerate(self.tensors) if t.shape == out and t.type != "f32"]
-        fields: dict[str, object] = {}
-        for _, name in operation.fields():
-            if name == "window":
-                fields[name], out = self.window(out, largest=9)
-            elif name == "results":
-                fields[name] = self.results(out, operation.sum_count, 1000)
-            elif name == "tensor":
-                found = self.tensors[first]
-                fields[name] = self.tensor(found.type, out, found.scale)
-            else:
-                fields[name] = self.pick(*alike) if fields else first
+        names = {name.partition("[")[0]: type for type, name in operation.fields()}
+        if "rows" in names:
+            out = Shape(out.channels, self.between(1, 20), self.between(1, 20))
+        fields: dict[str, Any] = {}
+        for name, type in names.items():
+            match name:
+                case "window":
+                    fields[name], out = self.window(out, largest=9)
+                case "results":
+                    fields[name] = self.results(out, operation.sum_count, self.typical(fields))
+                case "tensor":
+                    fields[name] = self.tensor(found.type, out, found.scale)
+                case "form":
+                    fields[name] = self.between(0, 1)
+                case "low" | "high":
+                    fields[name] = float(self.rng.normal(0, 30 * found.scale))
+                case "segments":  # as many as the knots are
+                    count = self.pick(1, 2, 3, 7, 8, 9, 100) + 1
+                case "knots":
+                    fields[name] = self.rng.normal(0, 1, count).astype(np.float32)
+                case "rows" | "columns":
+                    sizes = (
+                        (input.height, out.height) if name == "rows" else (input.width, out.width)
+                    )
+                    fields[name] = tuple(self.place(type, sizes[0]) for _ in range(sizes[1]))
+                case _:
+                    fields[name] = self.pick(*alike) if fields else first
         return operation(name=f"{operation.kind} {len(self.operations)}", **fields)
+
+    def place(self, type: str, size: int) -> int | tuple[int, int, float]:
+        """A row or column of an image: one, none, or two and the share of the second."""
+        if type == "u16":
+            return self.pick(NOTHING, *range(size))
+        share = self.pick(0.0, 1.0, 0.5, float(np.float32(self.rng.random())))
+        return self.between(0, size - 1), self.between(0, size - 1), share
+
+    def typical(self, fields: dict[str, Any]) -> float:
+        """What an operation with these fields makes of its inputs, roughly."""
+        if "b" in fields:
+            return 0.1 * self.largest[fields["a"]] * self.largest[fields["b"]] + 1
+        if "knots" in fields:
+            x = 0.3 * self.largest[fields["input"]] * self.tensors[fields["input"]].scale
+            return x + 0.1 if fields["form"] else 0.5
+        return 1000
+
+    def gate(self) -> None:
+        """A tensor times the means of its channels, or times a map of its pixels."""
+        a = self.any_input(*INTEGERS)
+        shape = self.tensors[a].shape
+        known = len(self.tensors)
+        if self.tensors[a].type == "i32" or self.between(0, 1):
+            whole, one = Window((shape.height, shape.width)), Shape(shape.channels, 1, 1)
+            # So few codes that sums fit, whatever the tensor's may be.
+            self.operations.append(Requantize("small", self.results(shape, 1, 1000, ("i8",)), a))
+            means = self.results(one, 1, 1000)
+            self.operations.append(
+                AveragePool("means", means, self.operations[-1].writes[0], whole)
+            )
+            known += 1
+        else:
+            self.add_convolution(a, Window((1, 1)), 1, shape._replace(channels=1))
+        b = self.between(known, len(self.tensors) - 1)
+        results = self.results(shape, 1, self.typical({"a": a, "b": b}))
+        self.operations.append(Multiply(f"gate {len(self.operations)}", results, a, b))
 
     def channels(self) -> None:
         first = self.any_input(*INTEGERS)
@@ -181,8 +239,13 @@ class Dice:
         name = f"channels {len(self.operations)}"
         self.operations.append(Channels(name, output, tuple(sources[i] for i in order)))
 
-    def finish(self, name: str = "dice") -> Program:
-        """The last operation: from some tensor to float numbers."""
+    def finish(self, name: str = "dice", outputs: int = 1) -> Program:
+        """The last operations: from some tensors to float numbers. The first output has no name."""
+        named = tuple(Output(self.output(), f"output {i}" if i else "") for i in range(outputs))
+        facts = {"made by": "dice"}
+        return Program(name, tuple(self.tensors), tuple(self.operations), named, facts)
+
+    def output(self) -> int:
         input = self.any_input("u8", "i8")
         shape = self.tensors[input].shape
         whole = Window((shape.height, shape.width))
@@ -193,19 +256,18 @@ class Dice:
             self.add_convolution(
                 input, window, 1, out._replace(channels=self.between(1, 20)), ("f32",)
             )
-        facts = {"made by": "dice"}
-        return Program(
-            name, tuple(self.tensors), tuple(self.operations), len(self.tensors) - 1, facts
-        )
+        return len(self.tensors) - 1
 
 
-def random_program(seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8) -> Program:
-    """A Program of `length` operations between image and result."""
+def random_program(
+    seed: int, kinds: tuple[str, ...] = KINDS, length: int = 8, outputs: int = 1
+) -> Program:
+    """A Program of `length` operations between image and results."""
     dice = Dice(seed)
     for _ in range(length):
         kind = dice.pick(*kinds)
         dice.by_layout(BY_LAYOUT[kind]) if kind in BY_LAYOUT else getattr(dice, kind)()
-    return dice.finish()
+    return dice.finish(outputs=outputs)
 
 
 def small_program() -> Program:
@@ -224,9 +286,24 @@ def small_program() -> Program:
     dice.operations.append(MaxPool("m", 4, Window((2, 2), (2, 2), (1, 1)), pooled))
     joined = dice.tensor("i8", Shape(3, 2, 2), 1.0)
     dice.operations.append(Channels("j", joined, ((pooled, 1), (ZEROS, 0), (pooled, 0))))
-    average = (dice.result("f32", Shape(3, 1, 1), 1, 4),)
-    dice.operations.append(AveragePool("p", average, joined, Window((2, 2))))
-    return Program("s", tuple(dice.tensors), tuple(dice.operations), average[0].tensor)
+    knots = np.array([0.0, 0.25, 1.0], np.float32)
+    bent = dice.result("i8", Shape(3, 2, 2), 1, 2)
+    dice.operations.append(Curve("g", (bent,), joined, 1, -3.0, 3.0, knots))
+    moved = dice.tensor("i8", Shape(3, 2, 3), 1.0)
+    dice.operations.append(Pixels("x", bent.tensor, moved, (1, 0), (NOTHING, 1, 0)))
+    grown = dice.result("i32", Shape(3, 2, 2), 1, 100)
+    blends = ((0, 1, 0.25), (1, 1, 0.0))
+    dice.operations.append(Bilinear("b", (grown,), moved, blends, blends))
+    means = dice.result("i8", Shape(3, 1, 1), 1, 2**30)
+    dice.operations.append(MeanPool("e", (means,), grown.tensor, Window((1, 1))))
+    product = dice.result("i8", Shape(3, 2, 2), 1, 2**36)
+    dice.operations.append(Multiply("t", (product,), grown.tensor, means.tensor))
+    average = dice.result("f32", Shape(3, 1, 1), 1, 4)
+    dice.operations.append(AveragePool("p", (average,), product.tensor, Window((2, 2))))
+    second = dice.result("f32", Shape(3, 2, 2), 1, 4)
+    dice.operations.append(Requantize("q", (second,), product.tensor))
+    outputs = (Output(average.tensor), Output(second.tensor, "map"))
+    return Program("s", tuple(dice.tensors), tuple(dice.operations), outputs)
 
 
 def one_convolution(image: Shape, kernels: int, bits: int | None = None) -> Program:
@@ -237,7 +314,7 @@ def one_convolution(image: Shape, kernels: int, bits: int | None = None) -> Prog
     result = Result(1, 0, 0, ones, ones[:, 0])
     tensors = (Tensor("u8", image, 1.0), Tensor("f32", image._replace(channels=kernels), 1.0))
     convolution = Convolution("c", (result,), 0, Window((1, 1)), 1, codes, bits)
-    return Program("one", tensors, (Lookup("image", 0, table), convolution), 1)
+    return Program("one", tensors, (Lookup("image", 0, table), convolution), (Output(1),))
 
 
 def tall_depthwise(width: int, tap: int) -> Program:
@@ -250,7 +327,7 @@ def tall_depthwise(width: int, tap: int) -> Program:
     window = Window((255, 1), (1, 1), (255 * tap, 0), (255, 1))
     tensors = (Tensor("u8", image, 1.0), Tensor("f32", Shape(2, 1, width), 1.0))
     convolution = Convolution("c", (Result(1, 0, 0, ones, none),), 0, window, 2, codes, 8)
-    return Program("tall", tensors, (Lookup("image", 0, table), convolution), 1)
+    return Program("tall", tensors, (Lookup("image", 0, table), convolution), (Output(1),))
 
 
 def one_average(largest: int) -> Program:
@@ -268,7 +345,7 @@ def one_average(largest: int) -> Program:
         Requantize("wide", (wide,), 0),
         AveragePool("average", (average,), 1, Window((2, 2))),
     )
-    return Program("average", tensors, operations, 2)
+    return Program("average", tensors, operations, (Output(2),))
 
 
 def images_for(program: Program, count: int, seed: int = 0) -> npt.NDArray[np.uint8]:

@@ -10,7 +10,7 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.fileformat import save
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Shape
 from dbq.deploy.window import Window
 from tests.native.handmade import Dice, images_for
@@ -24,7 +24,9 @@ def program() -> Program:
     dice = Dice(0, Shape(3, 12, 10))
     dice.convolution()
     dice.add_convolution(0, Window((12, 10)), 1, Shape(20, 1, 1), ("f32",))
-    return Program("photo-net", tuple(dice.tensors), tuple(dice.operations), len(dice.tensors) - 1)
+    return Program(
+        "photo-net", tuple(dice.tensors), tuple(dice.operations), (Output(len(dice.tensors) - 1),)
+    )
 
 
 def classify(sanitized: Programs, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from dbq.deploy.engine import Net, available_isas, load
 from dbq.deploy.fileformat import load_program, save, write_program
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import EngineError, FileFormatError
@@ -38,9 +38,8 @@ def absurd(side: int, kernels: int, branches: int, groups: int = 1) -> Program:
     tensors = (Tensor("u8", shape, 1.0), Tensor("f32", shape._replace(channels=kernels), 1.0))
     result = Result(1, 0, 0, scales, scales[:, 0])
     convolution = Convolution("absurd", (result,), 0, window, groups, codes, None)
-    return Program(
-        "absurd", tensors, (Lookup("image", 0, np.ones((groups, 256), np.uint8)), convolution), 1
-    )
+    lookup = Lookup("image", 0, np.ones((groups, 256), np.uint8))
+    return Program("absurd", tensors, (lookup, convolution), (Output(1),))
 
 
 DENSE = absurd(4096, kernels=2, branches=3)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from dbq.deploy import engine as native
+from dbq.deploy import reference
 from dbq.deploy.engine import Net, available_isas, load
 from dbq.deploy.fileformat import save, write_program
 from dbq.deploy.program import Program
@@ -39,7 +40,7 @@ def test_from_a_path_and_from_bytes(program: Program, tmp_path: Path) -> None:
     images = images_for(program, 2)
     expected = load(write_program(program))(images)
     for path in (tmp_path / "net.dbq", str(tmp_path / "net.dbq")):
-        np.testing.assert_array_equal(load(path, threads=2)(images), expected)
+        np.testing.assert_equal(load(path, threads=2)(images), expected)
 
 
 def test_the_path_is_part_of_the_error(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_describe(program: Program, net: Net) -> None:
     for layer, op in zip(found.layers, program.operations, strict=True):
         tensor = program.tensors[op.writes[0]]
         assert (layer.type, layer.shape) == (tensor.type, tensor.shape)
-    assert [layer.precision for layer in found.layers] == ["", "2T", "3b", "", "", "", "", ""]
+    assert [layer.precision for layer in found.layers] == ["", "2T", "3b"] + [""] * 11
     assert json.loads(json.dumps(found.to_json()))["layers"][1]["kernel"] == found.layers[1].kernel
     text = str(found)
     assert all(layer.kernel in text for layer in found.layers)
@@ -100,7 +101,16 @@ def test_images_that_do_not_fit(net: Net, images: npt.ArrayLike) -> None:
 
 
 def test_an_empty_batch(net: Net) -> None:
-    assert net(np.zeros((0, 3, 3, 1), np.uint8)).shape == (0, 3)
+    found = net(np.zeros((0, 3, 3, 1), np.uint8))
+    assert {name: array.shape for name, array in found.items()} == {"": (0, 3), "map": (0, 3, 2, 2)}
+
+
+def test_outputs_by_name(program: Program, net: Net) -> None:
+    assert net.outputs == {"": (3, 1, 1), "map": (3, 2, 2)}
+    assert net.output_shape == (3, 1, 1)
+    found = net(images_for(program, 2))
+    assert list(found) == ["", "map"]
+    np.testing.assert_equal(found, reference.run(program, images_for(program, 2)))
 
 
 def test_an_output_with_pixels_keeps_them() -> None:

@@ -19,13 +19,13 @@ CORPUS = Path(__file__).parent / "corpus"
 
 @pytest.mark.parametrize("isa", available_isas())
 def test_engine(sanitized: Programs, tmp_path: Path, isa: str) -> None:
-    save(random_program(5, length=10), tmp_path / "net.dbq")
+    save(random_program(5, length=10, outputs=2), tmp_path / "net.dbq")
     assert "fine" in sanitized.run("engine_test", tmp_path / "net.dbq", DBQ_ISA=isa)
 
 
 def test_no_two_types_share_a_name(plain: Programs, tmp_path: Path) -> None:
     """Built with link-time optimisation, which fails if two types of one name differ."""
-    save(random_program(5, length=10), tmp_path / "net.dbq")
+    save(random_program(5, length=10, outputs=2), tmp_path / "net.dbq")
     assert "fine" in plain.run("engine_test_lto", tmp_path / "net.dbq")
 
 
@@ -52,7 +52,9 @@ def test_damaged_files(sanitized: Programs, tmp_path: Path) -> None:
 def test_random_programs(sanitized: Programs, tmp_path: Path) -> None:
     """Valid networks of every kind run inside their memory, images and logits included."""
     for seed in range(200, 240):
-        (tmp_path / str(seed)).write_bytes(write_program(random_program(seed, length=5))[HEADER:])
+        (tmp_path / str(seed)).write_bytes(
+            write_program(random_program(seed, length=5, outputs=seed % 3 + 1))[HEADER:]
+        )
     sanitized.run("fuzz_replay", *sorted(tmp_path.iterdir()))
 
 
@@ -61,5 +63,5 @@ def test_the_thread_pool_has_no_races(thread_sanitized: Programs) -> None:
 
 
 def test_the_engine_has_no_races(thread_sanitized: Programs, tmp_path: Path) -> None:
-    save(random_program(5, length=10), tmp_path / "net.dbq")
+    save(random_program(5, length=10, outputs=2), tmp_path / "net.dbq")
     assert "fine" in thread_sanitized.run("engine_test", tmp_path / "net.dbq")

@@ -94,6 +94,7 @@ struct Finish {
     int branches = 1, channels = 0, vectors = 0;
     Type type = Type::U8;
     bool bounded = false;  // |t| < 2^30 is known, so rounding before clamping is safe
+    bool clamps = true;    // to low .. high; F32 may do without
     float low = 0, high = 0;
     const float *scale = nullptr, *offset = nullptr;
     unsigned char* const* out = nullptr;

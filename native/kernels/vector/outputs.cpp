@@ -24,6 +24,7 @@ void Outputs::describe(size_t output, int channel, const Planes* out, Finish& fi
     finish.branches = branches_;
     finish.type = o.type;
     finish.bounded = bounded_[output];
+    finish.clamps = o.clamps();
     finish.low = o.low;
     finish.high = o.high;
     finish.scale = o.scale.data() + size_t(channel) * size_t(branches_);

@@ -112,6 +112,11 @@ def run(
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
+        if len(net.outputs) > 1:
+            listed = ", ".join(map(repr, net.outputs))
+            raise EngineError(
+                f"{file} has {len(net.outputs)} outputs ({listed}), not one for classes"
+            )
         classes, *pixels = net.output_shape
         if pixels != [1, 1]:
             raise EngineError(f"{file} has an output for each pixel, not for each image")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dbq.deploy.tensors import Floats, Result, Tensor
+from dbq.deploy.tensors import Floats, Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import FileFormatError
 
@@ -87,11 +87,14 @@ class ByteReader:
             raise self.error("has a text with a zero byte, where C would end it")
         return text
 
-    def channels(self, tensor: int) -> int:
-        """How many channels a tensor has that an operation names."""
+    def shape(self, tensor: int) -> Shape:
+        """The shape of a tensor that an operation names."""
         if tensor >= len(self.tensors):
             raise self.error(f"names tensor {tensor} of {len(self.tensors)}")
-        return self.tensors[tensor].shape.channels
+        return self.tensors[tensor].shape
+
+    def channels(self, tensor: int) -> int:
+        return self.shape(tensor).channels
 
     def window(self) -> Window:
         sizes = self.get("6H")
@@ -105,9 +108,9 @@ class ByteReader:
         for _ in range(count):
             tensor, low, high = self.get("Iii")
             channels = self.channels(tensor)
-            scales = self._floats(channels * sums).reshape(channels, sums)
-            results.append(Result(tensor, low, high, scales, self._floats(channels)))
+            scales = self.floats(channels * sums).reshape(channels, sums)
+            results.append(Result(tensor, low, high, scales, self.floats(channels)))
         return tuple(results)
 
-    def _floats(self, count: int) -> Floats:
+    def floats(self, count: int) -> Floats:
         return np.frombuffer(self.take(4 * count), "<f4").astype(np.float32)

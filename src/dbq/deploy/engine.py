@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from dbq.support.regular import why_unreadable
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
 
 Images = npt.NDArray[np.uint8]
-Logits = npt.NDArray[np.float32]
+Outputs = Any  # an array, or a dict of arrays where there are several outputs
 
 TEXTS = ("name", "kind", "precision", "kernel", "type")  # of a layer
 MAX_THREADS, MAX_WORK, MAX_MEMORY = 256, 10**13, 2**31  # the last two unless the caller raises them
@@ -67,7 +68,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dbq_set_threads": (c_int, [c_void_p, c_int]),
     "dbq_threads": (c_int, [c_void_p]),
     "dbq_input_shape": (None, [c_void_p, *[POINTER(c_int)] * 3]),
-    "dbq_output_shape": (None, [c_void_p, *[POINTER(c_int)] * 3]),
+    "dbq_outputs": (c_int, [c_void_p]),
+    "dbq_output_name": (c_char_p, [c_void_p, c_int]),
+    "dbq_output_shape": (None, [c_void_p, c_int, POINTER(c_int)]),
     "dbq_name": (c_char_p, [c_void_p]),
     "dbq_metadata": (c_char_p, [c_void_p]),
     "dbq_isa": (c_char_p, [c_void_p]),
@@ -148,20 +151,27 @@ class Net:
         if not handle:
             raise self._error()
         self._handle = handle
-        self.input_shape = self._three("dbq_input_shape")  # height, width, channels
-        self.output_shape = self._three("dbq_output_shape")  # channels, height, width
+        self.input_shape = self._input_shape()  # height, width, channels
+        self.outputs = self._outputs()  # name: (channels, height, width)
         if threads != 1:
             self.threads = threads
 
-    def __call__(self, images: npt.ArrayLike) -> Logits:
-        """Logits [N, classes] of images [N, H, W, C] or [H, W, C]; [N, K, H, W] if it has pixels."""
+    def __call__(self, images: npt.ArrayLike) -> Outputs:
+        """Logits [N, classes] of images [N, H, W, C] or [H, W, C]; [N, K, H, W] if they have pixels.
+
+        Of a network with several outputs: all of them, by name.
+        """
         batch = self._batch(images)
-        channels, height, width = self.output_shape
-        pixels = () if (height, width) == (1, 1) else (height, width)
-        logits = np.empty((len(batch), channels, *pixels), np.float32)
-        data = batch.ctypes.data, len(batch), logits.ctypes.data
+        sizes = [prod(shape) for shape in self.outputs.values()]
+        floats = np.empty((len(batch), sum(sizes)), np.float32)
+        data = batch.ctypes.data, len(batch), floats.ctypes.data
         self._run(partial(self._library.dbq_run, self._open, *data), len(batch))
-        return logits
+        parts = np.split(floats, np.cumsum(sizes[:-1]), axis=1) if len(sizes) > 1 else [floats]
+        found = {
+            name: part.reshape(len(batch), *(shape[:1] if shape[1:] == (1, 1) else shape))
+            for (name, shape), part in zip(self.outputs.items(), parts, strict=True)
+        }
+        return found if len(found) > 1 else next(iter(found.values()))
 
     def profile(self, image: npt.ArrayLike) -> list[float]:
         """Microseconds of each layer for one image, in the order of `describe().layers`."""
@@ -180,6 +190,11 @@ class Net:
     def threads(self, count: int) -> None:
         count = _whole(count, "threads", 1, MAX_THREADS)
         self._check(self._library.dbq_set_threads(self._open, count))
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of the (first) output."""
+        return next(iter(self.outputs.values()))
 
     @property
     def name(self) -> str:
@@ -255,10 +270,18 @@ class Net:
             )
         return np.ascontiguousarray(batch)
 
-    def _three(self, function: str) -> tuple[int, int, int]:
-        a, b, c = c_int(), c_int(), c_int()
-        getattr(self._library, function)(self._open, a, b, c)
-        return a.value, b.value, c.value
+    def _input_shape(self) -> tuple[int, int, int]:
+        height, width, channels = c_int(), c_int(), c_int()
+        self._library.dbq_input_shape(self._open, height, width, channels)
+        return height.value, width.value, channels.value
+
+    def _outputs(self) -> dict[str, tuple[int, int, int]]:
+        found, shape = {}, (c_int * 3)()
+        for index in range(self._library.dbq_outputs(self._open)):
+            self._library.dbq_output_shape(self._open, index, shape)
+            name = self._library.dbq_output_name(self._open, index).decode()
+            found[name] = shape[0], shape[1], shape[2]
+        return found
 
     def _layer(self, index: int) -> NetLayer:
         layer = _Layer()

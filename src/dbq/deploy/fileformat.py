@@ -17,14 +17,14 @@ from typing import Any
 from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.operations.table import OPERATIONS
-from dbq.deploy.program import Program
+from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Shape, Tensor, Type
 from dbq.errors import FileFormatError, LoweringError
 from dbq.support.atomic import write_atomically
 from dbq.support.regular import why_unreadable
 
 MAGIC = b"\x89DBQ\r\n\x1a\n"
-VERSION = 1
+VERSION = 2  # that is written; version 1, with one output and no name for it, is read as well
 HEADER = struct.Struct("<8sIIQQ")  # magic, version, CRC-32 and length of the body, reserved
 TYPES: tuple[Type, ...] = ("u8", "i8", "i32", "f32")
 MAX_DEPTH, MAX_NUMBER = 64, 400  # of the facts: nested objects and arrays, characters of a number
@@ -58,7 +58,11 @@ def write_program(program: Program) -> bytes:
     writer.put("I", len(program.tensors))
     for tensor in program.tensors:
         writer.put("BIIIf", TYPES.index(tensor.type), *tensor.shape, tensor.scale)
-    writer.put("II", program.output, len(program.operations))
+    writer.put("I", len(program.outputs))
+    for output in program.outputs:
+        writer.put("I", output.tensor)
+        writer.text(output.name)
+    writer.put("I", len(program.operations))
     for op in program.operations:
         writer.put("B", OPERATIONS.index(type(op)))
         writer.text(op.name)
@@ -97,7 +101,8 @@ def read_program(content: bytes, source: str = "file") -> Program:
 
 
 def _read_program(content: bytes) -> Program:
-    reader = ByteReader(_checked_body(content))
+    version, body = _checked_body(content)
+    reader = ByteReader(body)
     reader.part = "the name"
     name = reader.text()
     reader.part = "the facts"
@@ -106,25 +111,26 @@ def _read_program(content: bytes) -> Program:
     for index in range(reader.number()):
         reader.part = f"tensor {index}"
         reader.tensors.append(_read_tensor(reader))
+    reader.part = "the list of outputs"
+    outputs = [_read_output(reader, version) for _ in range(1 if version == 1 else reader.number())]
     reader.part = "the list of operations"
-    output, count = reader.get("II")
     operations = []
-    for index in range(count):
+    for index in range(reader.number()):
         reader.part = f"operation {index}"
         operations.append(_read_operation(reader))
     if reader.at != len(reader.content):
         left = len(reader.content) - reader.at
         raise FileFormatError(f"{left} bytes after the last operation: export it again")
-    return Program(name, tuple(reader.tensors), tuple(operations), output, facts)
+    return Program(name, tuple(reader.tensors), tuple(operations), tuple(outputs), facts)
 
 
-def _checked_body(content: bytes) -> bytes:
-    """What follows the header, if the header is right about it."""
+def _checked_body(content: bytes) -> tuple[int, bytes]:
+    """The version, and what follows the header, if the header is right about it."""
     if content[:8] != MAGIC:
         raise FileFormatError("not a .dbq file: the first eight bytes differ")
     _, version, checksum, length, reserved = ByteReader(content).get(HEADER.format[1:])
-    if version != VERSION:
-        raise FileFormatError(f"version {version}; this dbq reads version {VERSION}: update dbq")
+    if not 1 <= version <= VERSION:
+        raise FileFormatError(f"version {version}; this dbq reads 1 to {VERSION}: update dbq")
     if reserved:
         raise FileFormatError(
             f"the reserved header field is {reserved}, expected 0: export it again"
@@ -134,7 +140,7 @@ def _checked_body(content: bytes) -> bytes:
         raise FileFormatError(f"{len(body)} bytes of {length}: copy or export it again")
     if zlib.crc32(body) != checksum:
         raise FileFormatError("damaged: wrong checksum; copy or export it again")
-    return body
+    return version, body
 
 
 def _read_facts(data: bytes) -> dict[str, Any]:
@@ -177,6 +183,10 @@ def _read_tensor(reader: ByteReader) -> Tensor:
     if type >= len(TYPES):
         raise reader.error(f"has type {type}, expected 0 to {len(TYPES) - 1}")
     return Tensor(TYPES[type], Shape(channels, height, width), scale)
+
+
+def _read_output(reader: ByteReader, version: int) -> Output:
+    return Output(reader.number(), "" if version == 1 else reader.text())
 
 
 def _read_operation(reader: ByteReader) -> Operation:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
@@ -27,9 +27,18 @@ MAX_TENSORS = 2**14  # and as many operations
 MAX_NAME = 2**16 - 1  # bytes
 
 
+class Output(NamedTuple):
+    """A tensor of floats that the program returns, and what it is called."""
+
+    tensor: int
+    name: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Operations in an order in which they can run: a uint8 NHWC image in, float logits out.
+    """Operations in an order in which they can run: a uint8 NHWC image in, float tensors out.
+
+    A plain classifier has one output, its logits, called "".
 
     `facts` tells people and tools about the program (plan, normalisation, agreement with the network it
     came from); no computation depends on it. `str` of a program is a table of its operations.
@@ -38,7 +47,7 @@ class Program:
     name: str
     tensors: tuple[Tensor, ...]
     operations: tuple[Operation, ...]
-    output: int
+    outputs: tuple[Output, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,6 +62,11 @@ class Program:
         other = copy(self)
         object.__setattr__(other, "facts", MappingProxyType({**self.facts, **facts}))
         return other
+
+    @property
+    def output(self) -> int:
+        """The tensor of the (first) output."""
+        return self.outputs[0].tensor
 
     @property
     def input_shape(self) -> Shape:
@@ -84,7 +98,8 @@ def _check(program: Program) -> None:
     many = max(len(tensors), len(operations))
     require(many <= MAX_TENSORS, f"{many} tensors or operations, over {MAX_TENSORS}")
     require(isinstance(operations[0], Lookup), "the first operation is not a lookup of the image")
-    for name in (program.name, *(op.name for op in operations)):
+    names = [program.name, *(op.name for op in operations), *(out.name for out in program.outputs)]
+    for name in names:
         fits = len(name.encode()) <= MAX_NAME and "\0" not in name
         require(fits, f"a name of more than {MAX_NAME} bytes, or with a zero byte: {name[:40]!r}")
     for tensor in tensors:
@@ -99,8 +114,18 @@ def _check(program: Program) -> None:
             raise LoweringError(f"{where}: {error}") from None
         largest.update(op.largest_codes(largest))
     require(len(largest) == len(tensors), "a tensor that no operation writes")
-    require(program.output in largest, f"no output tensor {program.output}")
-    require(tensors[program.output].type == "f32", "an output that is not f32")
+    _check_outputs(program)
+
+
+def _check_outputs(program: Program) -> None:
+    """At least one; names and tensors are all different, and the tensors f32."""
+    require(program.outputs, "no outputs")
+    for tensor, name in program.outputs:
+        require(0 <= tensor < len(program.tensors), f"no output tensor {tensor}")
+        is_float = program.tensors[tensor].type == "f32"
+        require(is_float, f"the output {name!r}, tensor {tensor}, is not f32")
+    for each in zip(*program.outputs, strict=True):
+        require(len(set(each)) == len(each), "two outputs of one name, or of one tensor")
 
 
 def _check_order(program: Program, op: Operation, written: Mapping[int, int]) -> None:

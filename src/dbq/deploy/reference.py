@@ -5,6 +5,8 @@ Slow and short on purpose. The native engine gives the same bits.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,12 +17,22 @@ from dbq.deploy.tensors import Array
 from dbq.errors import EngineError
 
 Images = npt.NDArray[np.uint8]
+Outputs = Any  # an array, or a dict of arrays where there are several outputs
 
 
-def run(program: Program, images: Images) -> npt.NDArray[np.float32]:
-    """Logits [N, K] of uint8 images [N, H, W, C]; [N, K, H, W] if the output has pixels."""
-    codes = np.asarray(trace(program, images)[program.output], np.float32)
-    return codes[:, :, 0, 0] if codes.shape[2:] == (1, 1) else codes
+def run(program: Program, images: Images) -> Outputs:
+    """Logits [N, K] of uint8 images [N, H, W, C]; [N, K, H, W] if the output has pixels.
+
+    Of a program with several outputs: all of them, by name.
+    """
+    tensors = trace(program, images)
+    found = {name: _without_pixels(tensors[tensor]) for tensor, name in program.outputs}
+    return found if len(found) > 1 else next(iter(found.values()))
+
+
+def _without_pixels(floats: Array) -> npt.NDArray[np.float32]:
+    """[N, K] if there is only one pixel."""
+    return floats[:, :, 0, 0] if floats.shape[2:] == (1, 1) else floats
 
 
 def trace(program: Program, images: Images) -> list[Array]:

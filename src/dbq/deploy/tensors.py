@@ -1,4 +1,4 @@
-"""Tensors of codes, and the one formula that turns exact integer sums into codes."""
+"""Tensors of codes, and the one formula that turns sums into codes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ Doubles = npt.NDArray[np.float64]
 DTYPES: dict[Type, type[np.generic]]
 DTYPES = {"u8": np.uint8, "i8": np.int8, "i32": np.int32, "f32": np.float32}
 # The codes an element of each type may take. i32 is for values that are added up later: its steps are
-# so fine that only rounding to float32 limits them.
+# so fine that only rounding to float32 limits them. f32 has no codes: these are the limits of a clamp.
 CODE_RANGE: dict[Type, tuple[int, int]]
-CODE_RANGE = {"u8": (0, 255), "i8": (-128, 127), "i32": (-(2**30), 2**30), "f32": (0, 0)}
+CODE_RANGE = {"u8": (0, 255), "i8": (-128, 127), "i32": (-(2**30), 2**30), "f32": (-(2**30), 2**30)}
 
 # The limits of docs/format.md.
 MAX_SIDE = MAX_CHANNELS = 65_535
 MAX_PIXELS = 2**26
 LARGEST_SCALE = float(np.float32(1e20))
 LARGEST_SUM = 2**31 - 1
+LARGEST_VALUE = 2.0**60  # of a number that is computed in floats; times a scale it is still finite
 
 
 def require(condition: object, problem: str) -> None:
@@ -77,10 +78,12 @@ class Result:
     """One output of an operation, from its exact integer sums s_0 .. s_{J-1} in channel k:
 
         t = s_0 * scales[k, 0] + ... + s_{J-1} * scales[k, J-1] + offsets[k]
-        f32: t                others: round_half_even(min(max(t, low), high))
+        t = low if t < low, high if t > high    (not for f32 with low = high = 0)
+        f32: t                others: round_half_even(t)
 
-    from left to right, each step rounded to float32. A ReLU is low = 0; batch norm, the scales of
-    weights and of both tensors are all inside `scales` and `offsets`.
+    from left to right, each step rounded to float32. Some operations compute a float32 in place of s_0.
+    A ReLU is low = 0; batch norm, the scales of weights and of both tensors are all inside `scales` and
+    `offsets`.
     """
 
     tensor: int
@@ -101,6 +104,11 @@ class Result:
         inside = low <= self.low <= self.high <= high
         require(inside, f"codes {self.low} to {self.high} in a tensor of {tensor.type}")
 
+    @property
+    def clamps_floats(self) -> bool:
+        """Whether an f32 result is clamped."""
+        return (self.low, self.high) != (0, 0)
+
     def largest_code(self) -> int:
         """The largest size of a code, with the limits as float32 rounds them."""
         return int(max(-np.float32(self.low), np.float32(self.high)))
@@ -112,8 +120,8 @@ class Result:
         for s, scale in zip(sums[1:], scales[1:], strict=True):
             t = t + s.astype(np.float32) * scale
         t = t + self.offsets[:, None, None]
-        if type == "f32":
+        if type == "f32" and not self.clamps_floats:
             return t
-        clipped = np.clip(t, np.float32(self.low), np.float32(self.high))
-        codes: Array = np.rint(clipped).astype(DTYPES[type])  # halves go to the even neighbour
-        return codes
+        low, high = np.float32(self.low), np.float32(self.high)
+        t = np.where(t < low, low, np.where(t > high, high, t))  # keeps the sign of a zero
+        return t if type == "f32" else np.rint(t).astype(DTYPES[type])  # halves go to the even one

@@ -75,6 +75,10 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
             raise DataError(
                 f"{path} does not name its data set; expected a file written by `dbq export RUN`"
             )
+        if len(net.outputs) > 1:
+            raise DataError(
+                f"{path} has {len(net.outputs)} outputs, expected one: logits of classes"
+            )
         options = DataOptions(name, data, image_size=net.input_shape[0])
         _, test = load_data(options)
         score = evaluate(_Deployed(net), test, World(0, 1, torch.device("cpu")), raw=True)

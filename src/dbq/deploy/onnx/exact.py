@@ -21,7 +21,8 @@ def requantized(values: Values, sums: list[str], result: Result, label: str) -> 
         total = product if j == 0 else graph.add("Add", total, product, label=label)
     offset = graph.constant(result.offsets[:, None, None], f"{label}/offset")
     total = graph.add("Add", total, offset, label=label)
-    if values.tensors[result.tensor].type == "f32":
-        return total
-    limits = [graph.constant(float(limit)) for limit in (result.low, result.high)]
-    return graph.add("Round", graph.add("Clip", total, *limits, label=label), label=label)
+    is_float = values.tensors[result.tensor].type == "f32"
+    if not is_float or result.clamps_floats:
+        limits = [graph.constant(float(limit)) for limit in (result.low, result.high)]
+        total = graph.add("Clip", total, *limits, label=label)
+    return total if is_float else graph.add("Round", total, label=label)

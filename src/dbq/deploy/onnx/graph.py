@@ -56,13 +56,23 @@ class Graph:
             self._initializers.append(self._onnx.numpy_helper.from_array(array, name))
         return self._constants[key]
 
-    def model(self, name: str, input: Port, output: Port, version: str) -> onnx.ModelProto:
-        """The checked model: one uint8 input, one float output."""
+    def reserve(self, name: str) -> str:
+        """`name`, or one like it that is not in use; `add` and `constant` will not use it."""
+        return self._fresh(name)
+
+    def rename(self, value: str, name: str) -> None:
+        """Give the output of the node that was added last a name that was reserved."""
+        assert self._nodes[-1].output[0] == value
+        self._nodes[-1].output[0] = name
+
+    def model(
+        self, name: str, input: Port, outputs: Sequence[Port], version: str
+    ) -> onnx.ModelProto:
+        """The checked model: one uint8 input, float outputs."""
         helper, types = self._onnx.helper, self._onnx.TensorProto
-        self._nodes[-1].output[0] = output[0]
         inputs = [helper.make_tensor_value_info(input[0], types.UINT8, input[1])]
-        outputs = [helper.make_tensor_value_info(output[0], types.FLOAT, output[1])]
-        graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
+        ports = [helper.make_tensor_value_info(port, types.FLOAT, size) for port, size in outputs]
+        graph = helper.make_graph(self._nodes, name, inputs, ports, self._initializers)
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
             producer_name="dbq", producer_version=version,

@@ -7,7 +7,6 @@ hold residuals, are float values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from dbq.deploy.tensors import CODE_RANGE, Doubles, Floats, Result, Tensor
 ZERO_POINTS: dict[str, np.uint8] = {"u8": np.uint8(0), "i8": np.uint8(128)}
 
 
-def real_units(values: Values, reads: Sequence[int], result: Result) -> tuple[Doubles, Doubles]:
-    """Slopes [K, J] and offsets [K] from values to values, where a Result has them for codes."""
-    inputs = np.array([values.tensors[i].scale for i in reads])
+def real_units(values: Values, units: Doubles, result: Result) -> tuple[Doubles, Doubles]:
+    """Slopes [K, J] and offsets [K] from values to values; a Result has them for sums in `units`."""
     output = values.tensors[result.tensor].scale
-    return result.scales * output / inputs, result.offsets.astype(np.float64) * output
+    return result.scales * output / units, result.offsets.astype(np.float64) * output
 
 
 def value(values: Values, tensor: int, name: str = "") -> str:
@@ -56,10 +54,10 @@ def _column(numbers: Doubles) -> Floats:
 def stored(values: Values, x: str, largest_sums: Doubles, result: Result, label: str) -> str:
     """x as the program keeps it: clamped where it can go further, and codes if 8 bits wide."""
     graph, tensor = values.graph, values.tensors[result.tensor]
-    if tensor.type == "f32":
-        return x
     low, high = result.low, result.high
-    if tensor.type in ZERO_POINTS:
+    if tensor.type == "f32":
+        is_clamped = not result.clamps_floats
+    elif tensor.type in ZERO_POINTS:
         least, most = CODE_RANGE[tensor.type]  # where QuantizeLinear clamps
         # -127 is where signed codes end; one step further costs no operation.
         is_clamped = (low, high) == (least, most) or (tensor.type, low, high) == ("i8", -127, 127)

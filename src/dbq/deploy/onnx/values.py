@@ -10,6 +10,8 @@ from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.tensors import Shape, Tensor
 from dbq.deploy.window import Window
 
+IMAGE = "image"  # name of the input, uint8 [N, H, W, C]
+
 
 @dataclass
 class Values:
@@ -17,9 +19,8 @@ class Values:
 
     graph: Graph
     tensors: Sequence[Tensor]
-    output: int  # the tensor of logits
+    outputs: frozenset[int]  # the tensors that the program returns
     facts: Mapping[str, Any]
-    image: str = "image"  # name of the input, uint8 [N, H, W, C]
     names: dict[int, str] = field(default_factory=dict)
 
     def shape(self, tensor: int) -> Shape:

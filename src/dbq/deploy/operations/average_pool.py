@@ -1,4 +1,4 @@
-"""AveragePool: the sum over a window; the divisor is in the scales of the results."""
+"""AveragePool and MeanPool: the sum over a window, and the mean of its pixels inside of the image."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy as np
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.tensors import Array, Doubles, Tensor
+from dbq.deploy.tensors import Array, Doubles, Floats, Tensor
 from dbq.deploy.window import Window
 
 
 @dataclass(frozen=True, eq=False)
 class AveragePool(Summing):
-    """s_0 = the sum over the window, with zeros outside of the image."""
+    """s_0 = the sum over the window, with zeros outside of the image.
+
+    The divisor, the same for all windows, is in the scales of the results.
+    """
 
     kind = "average pool"
     layout = "u32 input, window, results"
@@ -55,16 +58,44 @@ class AveragePool(Summing):
         return graph.add("Cast", x, label=self.name, to=1)  # float32
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
-        mean = self._onnx_mean(values)
         slope = slopes[:, 0] * prod(self.window.kernel)
+        mean = _onnx_mean(self, values, count_padding=True)
         return int8.affine(values.graph, mean, slope, offsets, self.name)
 
-    def _onnx_mean(self, values: Values) -> str:
-        window, output = self.window, values.shape(self.writes[0])
-        x = int8.value(values, self.input)
-        is_whole = window.kernel == values.shape(self.input)[1:] and window.padding == (0, 0)
-        if is_whole and output[1:] == (1, 1):
-            return values.graph.add("GlobalAveragePool", x, label=self.name)
-        x, attributes = values.windowed(self.input, window, output, self.name, x)
-        attributes["count_include_pad"] = 1
-        return values.graph.add("AveragePool", x, label=self.name, **attributes)
+
+@dataclass(frozen=True, eq=False)
+class MeanPool(AveragePool):
+    """v = s / n as float32: the sum over the window, and how many of its pixels are inside."""
+
+    kind = "mean pool"
+
+    def counts(self, tensors: Sequence[Tensor]) -> Floats:
+        """n for each pixel of the output, [H, W]."""
+        inside = np.ones((1, 1, *tensors[self.input].shape[1:]), np.float32)
+        pixels = self.window.pixels(inside, tensors[self.writes[0]].shape, 0)
+        counts: Floats = np.add.reduce(list(pixels))[0, 0]
+        return counts
+
+    def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
+        (total,) = super().sums(tensors, inputs)
+        return [total.astype(np.float32) / self.counts(tensors)]
+
+    def onnx_sums(self, values: Values) -> list[str]:
+        (total,) = super().onnx_sums(values)
+        counts = values.graph.constant(self.counts(values.tensors), f"{self.name}/counts")
+        return [values.graph.add("Div", total, counts, label=self.name)]
+
+    def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
+        mean = _onnx_mean(self, values, count_padding=False)
+        return int8.affine(values.graph, mean, slopes[:, 0], offsets, self.name)
+
+
+def _onnx_mean(pool: AveragePool, values: Values, count_padding: bool) -> str:
+    window, output = pool.window, values.shape(pool.writes[0])
+    x = int8.value(values, pool.input)
+    is_whole = window.kernel == values.shape(pool.input)[1:] and window.padding == (0, 0)
+    if is_whole and output[1:] == (1, 1):
+        return values.graph.add("GlobalAveragePool", x, label=pool.name)
+    x, attributes = values.windowed(pool.input, window, output, pool.name, x)
+    attributes["count_include_pad"] = int(count_padding)
+    return values.graph.add("AveragePool", x, label=pool.name, **attributes)

@@ -161,7 +161,8 @@ class Convolution(Summing):
 
     def _is_linear(self, values: Values) -> bool:
         return (
-            self.writes == (values.output,)
+            len(self.writes) == 1
+            and self.writes[0] in values.outputs
             and self.window.kernel == values.shape(self.input)[1:]
             and self.window.padding == (0, 0)
             and self.groups == 1

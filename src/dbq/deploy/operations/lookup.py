@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dbq.deploy.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
-from dbq.deploy.onnx.values import Values
+from dbq.deploy.onnx.values import IMAGE, Values
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.tensors import DTYPES, Array, Floats, Tensor, require
 from dbq.support.facts import fact_list
@@ -78,7 +78,7 @@ class Lookup(Operation):
         values.names[self.tensor] = int8.quantized(values, x, tensor, self.name)
 
     def _planes(self, values: Values) -> str:
-        return values.graph.add("Transpose", values.image, label=self.name, perm=(0, 3, 1, 2))
+        return values.graph.add("Transpose", IMAGE, label=self.name, perm=(0, 3, 1, 2))
 
     def _gathered(self, values: Values, planes: str, table: Array) -> str:
         """Pixels through `table` [C, 256], the rows of which become one table."""

@@ -1,4 +1,4 @@
-"""What every operation of a Program can do, and what those have in common that compute sums."""
+"""What every operation of a Program can do, and what those have in common that compute."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ class Operation(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Summing(Operation):
-    """Computes exact integer sums s_0 .. s_{J-1} for each element; each `Result` makes codes of them."""
+    """Computes exact integer sums s_0 .. s_{J-1} for each element; each `Result` makes codes of them.
+
+    Some compute one float32 instead, by steps that are rounded one by one.
+    """
 
     results: tuple[Result, ...]
 
@@ -92,12 +95,21 @@ class Summing(Operation):
         return tuple(result.tensor for result in self.results)
 
     def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
-        """s_0 .. s_{J-1}, integers [N, K, H, W]; the inputs themselves if not overridden."""
+        """s_0 .. s_{J-1}, [N, K, H, W] each; the inputs themselves if not overridden."""
         return inputs
 
     def largest_sums(self, largest: Sequence[int]) -> Doubles:
         """Bounds [K or 1, J] on the sums, given bounds on the codes of each input."""
         return np.array([largest], np.float64)
+
+    def units(self, tensors: Sequence[Tensor]) -> Doubles:
+        """What each sum is to be multiplied by to give a value, [J]."""
+        return np.array([tensors[i].scale for i in self.reads])
+
+    def check_codes(self, tensors: Sequence[Tensor], largest: Sequence[int]) -> None:
+        """Raise LoweringError if a sum could overflow, given bounds on the codes of each input."""
+        most = self.largest_sums(largest).max()
+        require(most <= LARGEST_SUM, f"sums up to {most:.0f}, over {LARGEST_SUM}")
 
     @abstractmethod
     def check_sums(self, tensors: Sequence[Tensor]) -> None:
@@ -117,8 +129,7 @@ class Summing(Operation):
             require(tensors[result.tensor].shape == shape, "results of different shapes")
             result.check(tensors[result.tensor], self.sum_count)
         self.check_sums(tensors)
-        most = self.largest_sums([largest[i] for i in self.reads]).max()
-        require(most <= LARGEST_SUM, f"sums up to {most:.0f}, over {LARGEST_SUM}")
+        self.check_codes(tensors, [largest[i] for i in self.reads])
 
     def largest_codes(self, largest: Mapping[int, int]) -> dict[int, int]:
         return {result.tensor: result.largest_code() for result in self.results}
@@ -138,7 +149,7 @@ class Summing(Operation):
         types = [values.tensors[i].type for i in self.reads]
         largest = self.largest_sums([max(map(abs, CODE_RANGE[type])) for type in types])
         for result in self.results:
-            slopes, offsets = int8.real_units(values, self.reads, result)
+            slopes, offsets = int8.real_units(values, self.units(values.tensors), result)
             same = (
                 name for s, o, name in made
                 if np.allclose(s, slopes, rtol=1e-5)
