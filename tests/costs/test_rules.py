@@ -308,7 +308,9 @@ def test_what_has_no_rule_is_listed_by_name() -> None:
     }
     assert listed["model (Sundry)"] == "convolution, bmm"
     assert listed["idle (Linear)"] == "never runs"
-    assert found.total.macs == 27 * 8 * 16 + 8 * 8 * 4 * 16, "4 x 4 pixels; up, once for each of them"
+    assert found.total.macs == 27 * 8 * 16 + 8 * 8 * 4 * 16, (
+        "4 x 4 pixels; up, once for each of them"
+    )
     assert found.total.params == sum(p.numel() for p in model.parameters())
     assert "never runs" in found.table()
 

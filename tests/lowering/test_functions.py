@@ -66,6 +66,7 @@ FUNCTIONS: dict[str, Function] = {
     "gelu by tanh": lambda net, x: F.gelu(x, approximate="tanh"),
     "mish": lambda net, x: F.mish(x),
     "tanh": lambda net, x: x.tanh(),
+    "elu": lambda net, x: F.elu(x, 0.7),
     "leaky relu": lambda net, x: F.leaky_relu(x, 0.2),
     "prelu": lambda net, x: net.slopes(x),
     "clamp": lambda net, x: x.clamp(-0.5, 1.25),
@@ -132,6 +133,38 @@ def test_function(case: str) -> None:
     expected = reference.run(program, images)
     content = write_program(program)
     assert np.array_equal(reference.run(read_program(content), images), expected)
+
+
+IMAGES: dict[str, nn.Module] = {
+    "normalised": nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3)),
+    "clipped": nn.Sequential(nn.Hardtanh(-0.3, 0.6), nn.Conv2d(3, 4, 3)),
+    "averaged": nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(3, 4, 3)),
+    "enlarged": nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(3, 4, 3)),
+}
+
+
+class ImageAgain(nn.Module):
+    """Reads the image in a layer, and again, pooled, further down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(7, 5, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.cat([self.first(x).relu(), F.avg_pool2d(x, 3, 2, 1)], 1))
+
+
+@pytest.mark.parametrize("case", [*IMAGES, "read again"])
+def test_the_image_itself(case: str) -> None:
+    torch.manual_seed(9)
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+    x = (torch.rand(2, 3, 8, 8) - 0.5) / 0.25
+    model = ImageAgain() if case == "read again" else IMAGES[case]
+    dbq.prepare(model, FX8, x)
+    dbq.calibrate(model, [x])
+    program = lower(model.eval(), x, mean=mean, std=std, report=None)
+    assert program.facts["agreement"]["largest_logit_error"] < 0.05
+    assert [op.kind for op in program.operations].count("lookup") == 1
 
 
 @pytest.mark.parametrize(

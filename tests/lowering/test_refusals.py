@@ -69,9 +69,6 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
         r"^middle .*bicubic",
     ),
     "map added": (Between(lambda x: x + torch.arange(8.0)), r"^add .*a constant of shape \[8\]"),
-    "image scaled": (nn.Sequential(nn.BatchNorm2d(3), conv(3)), r"^0 .*image.*`mean` and `std`"),
-    "image clipped": (nn.Sequential(nn.ReLU(), conv(3)), r"^0 .*image"),
-    "image averaged": (nn.Sequential(nn.AvgPool2d(2), conv(3)), r"^0 .*image"),
     "linear on pixels": (
         nn.Sequential(conv(3), nn.Flatten(2), nn.Linear(64, 3)),
         r"^2 .*pixels, shape \[4, 64\]",

@@ -14,9 +14,9 @@ The rules below are those that reproduce the paper's tables:
    and the bias it leaves behind are not counted.
 8. C_R is C_M plus, for every weight layer, the elements of its input times their precision.
 9. C_S has D' (the weights that are not zero) instead of D, but in ceil(log2 D).
-10. A product of two tensors outside of layers (a gate, a learned scale) takes 23 * 23 for each element, as
-    the engine computes it in float; an element of a bilinear resize 3 (23 * 23 + 2 * 46). The paper's
-    networks have neither.
+10. A product of two tensors outside of layers (a gate, a learned scale) takes 23 * 23 for each element,
+    as the engine computes it in float; an element of a bilinear resize 3 (23 * 23 + 2 * 46). The
+    paper's networks have neither.
 11. A transposed convolution makes its dot products once for each pixel of its input.
 
 Rules 1 and 5 and the missing terms of 3 are the paper's conventions, found by recomputing its tables.

@@ -10,8 +10,18 @@ import numpy as np
 
 from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Grid, Tensor
-from dbq.errors import LoweringError
-from dbq.lowering.values import FLOAT, WIDE, Affine, Image, Reading, Step, Stored, Value, same
+from dbq.lowering.values import (
+    BYTES,
+    FLOAT,
+    WIDE,
+    Affine,
+    Image,
+    Reading,
+    Step,
+    Stored,
+    Value,
+    same,
+)
 from dbq.model.recording import Recorded
 
 # A value that passes through concatenations and is read on more grids than this is kept once, wide, and
@@ -35,10 +45,12 @@ class _Demand:
     """All that is read on the way to the output: a tensor for each, and the steps that write them.
 
     Tensors are numbered in the order they are first asked for. Selections of a value in `crowded` are
-    read wide, and requantized to the grid that was asked for.
+    read wide, and requantized to the grid that was asked for. If the image is `shared`, its bytes are
+    looked up, and everything is read from them.
     """
 
     crowded: frozenset[Value] = frozenset()
+    shared: bool = False
     tensors: dict[Reading, int] = field(default_factory=dict)
     steps: dict[Step, list[Reading]] = field(default_factory=dict)
     count: int = 0  # of tensors
@@ -46,9 +58,8 @@ class _Demand:
     def request(self, reading: Reading) -> int:
         if reading in self.tensors:
             return self.tensors[reading]
-        if self._needs_copy(reading):
-            copy = Reading(_copy(reading.value), reading.representation)
-            index = self.tensors[reading] = self.request(copy)
+        if (instead := self._instead(reading)) is not None:
+            index = self.tensors[reading] = self.request(instead)
             return index
         index = self.tensors[reading] = self.count
         self.count += 1
@@ -59,9 +70,16 @@ class _Demand:
             self.request(needed)
         return index
 
-    def _needs_copy(self, reading: Reading) -> bool:
-        is_selected = bool(reading.value.inputs) and reading.representation != WIDE
-        return is_selected and not self.crowded.isdisjoint(_leaves(reading.value))
+    def _instead(self, reading: Reading) -> Reading | None:
+        """Another value that is the same and can be read in this representation, if that is better."""
+        value, representation = reading
+        if isinstance(value, Image):
+            is_looked_up = representation == BYTES or not self.shared
+            return None if is_looked_up else Reading(value.normalised, representation)
+        is_selected = bool(value.inputs) and representation != WIDE
+        if is_selected and not self.crowded.isdisjoint(_leaves(value)):
+            return Reading(_copy(value), representation)
+        return None
 
 
 def _leaves(value: Value) -> set[Value]:
@@ -85,8 +103,10 @@ def emit(name: str, outputs: list[tuple[str, Value]], facts: dict[str, Any]) -> 
     for reading in readings.values():
         first.request(reading)
     grids = Counter(value for value, r in first.tensors if isinstance(r, Grid))
+    images = sum(isinstance(value, Image) for value, _ in first.tensors)
     many = (value for value, count in grids.items() if count > MOST_COPIES)
-    demand = _Demand(frozenset(value for value in many if not isinstance(value, Image)))
+    crowded = frozenset(value for value in many if not isinstance(value, Image))
+    demand = _Demand(crowded, shared=images > 1)
     made = [Output(demand.request(reading), name) for name, reading in readings.items()]
     return _assemble(name, demand, tuple(made), facts)
 
@@ -114,11 +134,6 @@ def _assemble(
 
     by_tensor = {index: stored(reading) for reading, index in demand.tensors.items()}
     keys = [by_tensor[index] for index in range(demand.count)]
-    images = sum(isinstance(key.value, Image) for key in keys)
-    if images != 1:
-        raise LoweringError(
-            f"the image is read on {images} grids, expected one: its readers need one input quantizer"
-        )
     steps = sorted(demand.steps, key=lambda step: step.order)
     operations = [
         step.build([stored(r) for r in demand.steps[step]], [stored(r) for r in step.reads])
@@ -128,7 +143,8 @@ def _assemble(
         Tensor(grid.type, value.shape, float(np.float32(grid.scale))) for value, grid, _ in keys
     ]
     program = Program(name, tuple(tensors), tuple(operations), outputs, facts)
-    return Emitted(program, [key.value.node for key in keys], [key.grid for key in keys])
+    nodes = [None if key.grid == BYTES else key.value.node for key in keys]
+    return Emitted(program, nodes, [key.grid for key in keys])
 
 
 def _wide_grids(demand: _Demand) -> dict[Value, Grid]:
@@ -138,7 +154,7 @@ def _wide_grids(demand: _Demand) -> dict[Value, Grid]:
         if representation == WIDE:
             groups.find(value)
             for input in value.inputs:
-                groups.join(value, input)
+                groups.join(value, input.wide().value)
     bounds: dict[Value, float] = defaultdict(lambda: SMALLEST_BOUND)
     for value in groups.parents:
         if not value.inputs:

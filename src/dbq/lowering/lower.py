@@ -89,4 +89,6 @@ def _emit(
         return codes.to(torch.int16).numpy()[:, 0].astype(np.uint8)
 
     facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
-    return emit(name, read(recording, Image(shape, table)), facts)
+    # (byte / 255 - mean) / std
+    scales, offsets = 1 / (255 * np.array(std)), -np.array(mean) / np.array(std)
+    return emit(name, read(recording, Image(shape, table, scales, offsets)), facts)

@@ -110,7 +110,7 @@ class Site:
 
     def wide(self, operand: Operand) -> Reading:
         """`operand` for an operation that reads 32-bit codes."""
-        return self.resolve(operand).wide(self.call.place)
+        return self.resolve(operand).wide()
 
     def _with_zeros(self, padded: Padded) -> Value:
         _, height, width = padded.value.shape

@@ -19,7 +19,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, NoReturn
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,6 @@ from dbq.deploy.operations.pixels import NOTHING, Pixels
 from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.tensors import CODE_RANGE, Doubles, Grid, Result, Shape
 from dbq.deploy.window import Pair, Window
-from dbq.errors import LoweringError
 from dbq.model.graph import Limits
 from dbq.model.recording import Recorded
 
@@ -40,6 +40,7 @@ from dbq.model.recording import Recorded
 WIDE: Literal["wide"] = "wide"
 FLOAT = Grid("f32", 1.0, *CODE_RANGE["f32"])
 Representation = Grid | Literal["wide"]
+BYTES = Grid("u8", 1.0, 0, 255)  # of the image as it is given
 
 
 class Reading(NamedTuple):
@@ -82,33 +83,43 @@ class Value(ABC):
 
     @abstractmethod
     def clamped(self, clamp: Clamp, name: str) -> Value:
-        """The value with every element clamped by the activation `name`."""
+        """The value with every element clamped; `name` is for an operation that this may need."""
 
-    def wide(self, name: str) -> Reading:
-        """How the operation `name` reads it, if it can read any value but the image."""
+    def wide(self) -> Reading:
+        """How an operation that computes with 32-bit codes reads it."""
         return Reading(self, WIDE)
 
 
 @dataclass(eq=False)
 class Image(Value):
-    """`table(grid)` holds the code of each pixel value, bytes [C, 256]."""
+    """What the network is given. `table(grid)` holds the code of each pixel value, bytes [C, 256].
+
+    A layer that reads it has its codes from that table. If anything else reads it as well, the program
+    looks up the bytes themselves, and `normalised` makes values of them: scales * byte + offsets.
+    """
 
     shape: Shape
     table: Callable[[Grid], npt.NDArray[np.uint8]]
+    scales: Doubles  # [C]
+    offsets: Doubles  # [C]
     node: Recorded | None = None
-    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.bound = float((255 * np.abs(self.scales) + np.abs(self.offsets)).max())
+
+    @cached_property
+    def normalised(self) -> Affine:
+        sums = Sums("image, normalised", -0.5, self.shape, [Reading(self, BYTES)], Requantize)
+        return Affine(sums, self.scales[:, None], self.offsets, self.bound, node=self.node)
 
     def step(self, representation: Representation) -> Step:
         return _ImageLookup(self)
 
     def clamped(self, clamp: Clamp, name: str) -> Value:
-        self.wide(name)
+        return self.normalised.clamped(clamp, name)
 
-    def wide(self, name: str) -> NoReturn:
-        raise LoweringError(
-            f"{name} computes with the image itself, which only a convolution or a linear layer reads: "
-            "do that before the network, or by `mean` and `std`"
-        )
+    def wide(self) -> Reading:
+        return self.normalised.wide()
 
 
 class _ImageLookup(Step):
@@ -119,7 +130,9 @@ class _ImageLookup(Step):
 
     def build(self, written: list[Stored], read: list[Stored]) -> Operation:
         (stored,) = written
-        return Lookup(self.name, stored.tensor, self.image.table(stored.grid))
+        bytes_ = np.tile(np.arange(256, dtype=np.uint8), (self.image.shape.channels, 1))
+        table = bytes_ if stored.grid == BYTES else self.image.table(stored.grid)
+        return Lookup(self.name, stored.tensor, table)
 
 
 class Clamp(Limits):
@@ -229,18 +242,16 @@ class Selection(Value):
         inputs = [value.clamped(clamp, name) for value in self.inputs]
         return Selection(self.name, self.order, self.shape, inputs, self.make)
 
-    def wide(self, name: str) -> Reading:
-        for value in self.inputs:
-            value.wide(name)
-        return Reading(self, WIDE)
-
 
 class _Move(Step):
     """A Selection in one representation, which is that of its inputs."""
 
     def __init__(self, selection: Selection, representation: Representation) -> None:
         self.name, self.order, self.make = selection.name, selection.order, selection.make
-        self.reads = [Reading(value, representation) for value in selection.inputs]
+        self.reads = [
+            value.wide() if representation == WIDE else Reading(value, representation)
+            for value in selection.inputs
+        ]
 
     def build(self, written: list[Stored], read: list[Stored]) -> Operation:
         (stored,) = written
@@ -249,7 +260,7 @@ class _Move(Step):
 
 def same(value: Value, name: str, order: float) -> Affine:
     """`value` itself, written by an operation that can scale, shift and clamp it."""
-    sums = Sums(name, order, value.shape, [value.wide(name)], Requantize)
+    sums = Sums(name, order, value.shape, [value.wide()], Requantize)
     ones = np.ones((value.shape.channels, 1))
     return Affine(sums, ones, np.zeros(len(ones)), value.bound, node=value.node)
 

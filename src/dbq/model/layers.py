@@ -36,8 +36,7 @@ class QuantLayer(nn.Module):
         if self.weight_quantizer is None:
             return self.weight
         result: Tensor = self.weight_quantizer(self.kernels())
-        is_swapped = isinstance(self, nn.ConvTranspose2d)
-        return swapped(result, self.groups) if is_swapped else result
+        return swapped(result, self.groups) if isinstance(self, nn.ConvTranspose2d) else result
 
     def quantized_input(self, x: Tensor) -> Tensor:
         result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)

@@ -252,7 +252,8 @@ class _Recorder(TorchFunctionMode):
         quantized = None
         if call.op == QUANTIZE and isinstance(call.module, WeightQuantizer):
             quantized = call
-        elif call.op in ("view", "transpose", "reshape", "contiguous"):  # its kernels may be put in another order
+        elif call.op in ("view", "transpose", "reshape", "contiguous"):
+            # The kernels of a quantized weight may be put in another order.
             (source,) = call.tensors()
             quantized = source.quantized if isinstance(source, Constant) else None
         for leaf in tree_iter(result):

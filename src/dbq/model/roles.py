@@ -27,8 +27,9 @@ def kernels_of(layer: WeightLayer) -> Tensor:
 
 
 def swapped(weight: Tensor, groups: int) -> Tensor:
-    """[inputs, outputs / groups, ...] of a transposed convolution to [outputs, inputs / groups, ...]; and
-    back, for it is its own inverse.
+    """[inputs, outputs / groups, ...] of a transposed convolution to [outputs, inputs / groups, ...].
+
+    And back, for it is its own inverse.
 
     >>> swapped(torch.arange(4).view(2, 2, 1, 1), groups=1).flatten().tolist()
     [0, 2, 1, 3]

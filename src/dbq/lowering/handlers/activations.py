@@ -33,7 +33,7 @@ def clamp(site: Site, operand: Operand, *_: Any, **__: Any) -> Value:
     found = limits(site.call)
     if found is None:
         site.refuse("clamps by tensors; expected numbers")
-    return site.resolve(operand).clamped(Clamp(*found), site.call.place)
+    return site.resolve(operand).clamped(Clamp(*found), site.name)
 
 
 def curve(
@@ -75,15 +75,21 @@ def prelu(site: Site, operand: Operand, weight: Constant) -> Affine:
 def _two_slopes(site: Site, value: Value, slopes: Doubles) -> Affine:
     """max(x, 0) + slope * min(x, 0): two clamps of one tensor, added."""
     parts = (Clamp(low=0.0), Clamp(high=0.0))
-    reads = [value.clamped(part, site.call.place).wide(site.call.place) for part in parts]
+    reads = [value.clamped(part, site.name).wide() for part in parts]
     sums = Sums(site.name, site.now(), value.shape, reads, Add, factors=((0,), (1,)))
     scales = np.stack([np.ones_like(slopes), slopes], axis=1)
     bound = value.bound * max(1.0, float(np.abs(slopes).max()))
     return Affine(sums, scales, np.zeros(len(slopes)), bound)
 
 
-def _elu_part(x: Tensor) -> Tensor:
-    return torch.expm1(x)
+def elu(site: Site, operand: Operand, alpha: float = 1.0) -> Affine:
+    """max(x, 0) + alpha * (exp(min(x, 0)) - 1): a clamp and a curve, added."""
+    value = site.resolve(operand)
+    below = curve(torch.expm1, -16.0, 0.0, 1024, 0, site, value)
+    reads = [value.clamped(Clamp(low=0.0), site.name).wide(), below.wide()]
+    sums = Sums(site.name, site.now(), value.shape, reads, Add, factors=((0,), (1,)))
+    scales = np.broadcast_to(np.array([1.0, alpha]), (value.shape.channels, 2)).copy()
+    return Affine(sums, scales, np.zeros(len(scales)), max(value.bound, abs(alpha)))
 
 
 def _mish_gate(x: Tensor) -> Tensor:
@@ -99,6 +105,7 @@ HANDLERS: dict[str, Any] = {
     "tanh": partial(curve, torch.tanh, -10.0, 10.0, 1024, 0),
     "mish": partial(curve, _mish_gate, -20.0, 20.0, 1024, GATE),
     "gelu": gelu,
+    "elu": elu,
     "leaky_relu": leaky_relu,
     "prelu": prelu,
 }

@@ -45,7 +45,7 @@ def _sum(site: Site, a: Any, b: Any, of_a: float, of_b: float) -> Affine:
         return scale_and_shift(site, value, slope, of_b * _per_channel(site, b, a, value))
     values = [site.resolve(operand) for operand in (a, b)]
     shape = _common_shape(site, *values)
-    reads = [_spread(site, value, shape).wide(site.call.place) for value in values]
+    reads = [_spread(site, value, shape).wide() for value in values]
     sums = Sums(site.name, site.now(), shape, reads, Add, factors=((0,), (1,)))
     scales = np.broadcast_to(np.array([of_a, of_b]), (shape.channels, 2)).copy()
     bound = abs(of_a) * values[0].bound + abs(of_b) * values[1].bound
@@ -67,7 +67,7 @@ def mul(site: Site, a: Any, b: Any) -> Affine:
     gates = (shape, Shape(shape.channels, 1, 1), Shape(1, shape.height, shape.width))
     if other.shape not in gates:
         other = _spread(site, other, shape)
-    reads = [value.wide(site.call.place) for value in (one, other)]
+    reads = [value.wide() for value in (one, other)]
     sums = Sums(site.name, site.now(), shape, reads, Multiply, factors=((0, 1),))
     ones = np.ones((shape.channels, 1))
     return Affine(sums, ones, np.zeros(len(ones)), one.bound * other.bound)

@@ -89,10 +89,13 @@ def transposed_convolution(
         before = window.extent[axis] - 1 - pair(padding)[axis]
         after = before + pair(output_padding)[axis]
         apart = [NOTHING] * (pair(stride)[axis] - 1)
-        inside = [place for pixel in range(size) for place in (pixel, *apart)][: -len(apart) or None]
+        inside = [place for pixel in range(size) for place in (pixel, *apart)][
+            : -len(apart) or None
+        ]
         spread = [NOTHING] * before + inside + [NOTHING] * after
         places.append(spread[max(-before, 0) : len(spread) - max(-after, 0)])
-    stuffed = pick_pixels(value, *places, site.name, site.now())
+    rows, columns = places
+    stuffed = pick_pixels(value, rows, columns, site.name, site.now())
     codes = planes[..., ::-1, ::-1].copy()
     offsets = np.zeros(codes.shape[1]) if bias is None else numbers(bias.tensor)
     made = window.output(stuffed.shape, (0, 0))
@@ -160,7 +163,7 @@ def _weights(site: Site, weight: Any) -> tuple[IntegerCodes, Doubles, int | None
     if weight.quantized is None:
         raise LoweringError(
             f"{site.name} has float weights: prepare the network with a plan that gives every layer a "
-            f"precision, {DEPLOYABLE}"
+            f"precision, {DEPLOYABLE}; the notes of its summary say if the layer cannot be quantized"
         )
     quantizer, (source,) = weight.quantized.module, weight.quantized.tensors()
     assert isinstance(quantizer, WeightQuantizer)
