@@ -4,7 +4,7 @@
 
 Each network of networks_catalogue.py has random weights and a process of its own, which is ended after
 --limit seconds. The results are written after every network. --resume keeps those that are there, --only
-measures the networks whose names match a regular expression and keeps the others. It needs these packages:
+measures the networks whose names match a regular expression and keeps the others. It needs:
 
     pip install --no-deps timm==1.0.31 torchvision==0.28.0 segmentation_models_pytorch==0.6.0 \\
         efficientnet_lite_pytorch==0.1.0 pytorchcv==0.0.67 'huggingface_hub<1' tqdm pyyaml requests

@@ -1,14 +1,16 @@
 """Networks that others wrote: the catalogue of benchmarks/networks.py, and how one is built.
 
 A network is named `package:NAME`, or `package:NAME@PIXELS` where the images are not of 96 x 96. Families
-are represented by a small member. Weights are random but seeded, and batch norms are made to differ from the
-identity, so that an operation that gets lost shows in the outputs.
+are represented by a small member. Weights are random but seeded, and batch norms are made to differ from
+the identity, so that an operation that gets lost shows in the outputs.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -73,7 +75,7 @@ def build(name: str) -> tuple[nn.Module, int]:
     member, _, pixels = member.partition("@")
     torch.manual_seed(0)
     size = int(pixels or PIXELS)
-    model = BUILDERS[package](member, size)
+    model: nn.Module = BUILDERS[package](member, size)
     disturb(model)
     return model.train(), size
 
@@ -93,21 +95,24 @@ def disturb(model: nn.Module) -> None:
                 bias.uniform_(-0.2, 0.2)
 
 
-def declare_operators() -> None:
-    """Let torchvision import where its compiled operators do not load: the survey calls none of them."""
-    global _declared
-    _declared = torch.library.Library("torchvision", "FRAGMENT")
-    for operator in ("nms", "qnms"):
-        _declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+def import_torchvision() -> Any:
+    """torchvision, also beside a torch for which its compiled operators do not load.
+
+    Its own import then fails for two of them. Declared, they satisfy it; no network calls them.
+    """
+    try:
+        return import_module("torchvision")
+    except RuntimeError:
+        for operator in ("nms", "qnms"):
+            boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            torch.library.define(f"torchvision::{operator}", boxes)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # what the first attempt left behind
+        return import_module("torchvision")
 
 
-_declared: torch.library.Library | None = None
-
-
-def _torchvision(name: str, _: int) -> nn.Module:
-    declare_operators()
-    from torchvision import models
-
+def _torchvision(name: str, size: int) -> Any:
+    models = import_torchvision().models
     if name == "ssdlite320":
         whole = models.detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
         return _Heads(whole.backbone, whole.head)
@@ -134,35 +139,35 @@ class _Heads(nn.Module):
         return self.head(list(self.backbone(x).values()))
 
 
-def _timm(name: str, _: int) -> nn.Module:
-    declare_operators()
+def _timm(name: str, size: int) -> Any:
+    import_torchvision()
     import timm
 
     return timm.create_model(name, pretrained=False)
 
 
-def _pytorchcv(name: str, size: int) -> nn.Module:
+def _pytorchcv(name: str, size: int) -> Any:
     from pytorchcv.model_provider import get_model
 
     options = {"return_heatmap": True} if "simplepose" in name else {}
     return get_model(name, pretrained=False, in_size=(size, size), **options)
 
 
-def _smp(name: str, _: int) -> nn.Module:
-    declare_operators()
+def _smp(name: str, size: int) -> Any:
+    import_torchvision()
     import segmentation_models_pytorch as smp
 
     decoder, _, encoder = name.partition("-")
     return getattr(smp, decoder)(encoder, encoder_weights=None, classes=4)
 
 
-def _lite(name: str, _: int) -> nn.Module:
+def _lite(name: str, size: int) -> Any:
     from efficientnet_lite_pytorch import EfficientNet
 
     return EfficientNet.from_name(name)
 
 
-BUILDERS: dict[str, Callable[[str, int], nn.Module]] = {
+BUILDERS: dict[str, Callable[[str, int], Any]] = {
     "torchvision": _torchvision,
     "timm": _timm,
     "pytorchcv": _pytorchcv,

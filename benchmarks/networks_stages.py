@@ -35,8 +35,8 @@ from dbq.model.pixels import normalise
 PLAN = "dbq-2t-4"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGES = 2  # compared; training takes twice as many
-# Rounding differently by one code here and there, an integer program gives logits within a few percent of
-# torch's. Half of their spread is far from that, and near to what an operation that got lost gives.
+# Rounding differently by one code here and there, an integer program gives logits within a few percent
+# of torch's. Half of their spread is far from that, and near to what a lost operation gives.
 LARGEST_ERROR = 0.5
 
 Array = npt.NDArray[Any]
@@ -81,7 +81,7 @@ class Survey:
         optimizer = torch.optim.SGD(groups, lr=1e-3)
         outputs = tensors(self.model.train()(self.images))
         loss = torch.stack([output.square().mean() for output in outputs.values()]).sum()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, error_if_nonfinite=True)
         optimizer.step()
         self.model.zero_grad()
@@ -141,7 +141,9 @@ class Survey:
         for one, expected in zip(given, self.found.values(), strict=True):
             off = np.count_nonzero(one.reshape(expected.shape) != expected)
             if off or not np.isfinite(one).all():
-                top = (one.reshape(IMAGES, -1).argmax(1) == expected.reshape(IMAGES, -1).argmax(1)).sum()
+                top = (
+                    one.reshape(IMAGES, -1).argmax(1) == expected.reshape(IMAGES, -1).argmax(1)
+                ).sum()
                 raise DifferenceError(
                     f"{off} of {expected.size} outputs differ from the reference, "
                     f"same top-1 for {top} of {IMAGES}"
