@@ -3,7 +3,8 @@
     python benchmarks/networks.py [--only PATTERN] [--resume] [--limit SECONDS] [--jobs N]
 
 Each network of networks_catalogue.py has random weights and a process of its own, which is ended after
---limit seconds. The results are written after every network. --resume keeps those that are there, --only
+--limit seconds of processor time. Times are processor time, so that a busy machine does not spoil them.
+The results are written after every network. --resume keeps those that are there, --only
 measures the networks whose names match a regular expression and keeps the others. It needs:
 
     pip install --no-deps timm==1.0.31 torchvision==0.28.0 segmentation_models_pytorch==0.6.0 \\
@@ -21,6 +22,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from signal import SIGXCPU
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -29,6 +31,7 @@ from networks_catalogue import BUILDERS, CATALOGUE
 from networks_tables import outcome
 from tabular import RESULTS, Row, result
 
+HANGS = 10  # times the limit, by the clock
 STAGES = Path(__file__).with_name("networks_stages.py")
 
 
@@ -39,21 +42,22 @@ def versions() -> dict[str, str]:
         sys.exit(f"{error}; {__doc__ and __doc__[__doc__.index('It needs') :]}")
 
 
-def measure(name: str, limit: float) -> Row:
-    """One network, in a process that may run `limit` seconds."""
+def measure(name: str, limit: int) -> Row:
+    """One network, in a process that may use `limit` seconds of processor time."""
     with TemporaryDirectory() as directory:
         lines, errors = Path(directory, "stages"), Path(directory, "errors")
         lines.touch()
         with errors.open("wb") as stderr:
-            command = [sys.executable, str(STAGES), name, str(lines)]
+            command = [sys.executable, str(STAGES), name, str(lines), str(limit)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             process = subprocess.Popen(command, stderr=stderr, env=environment)
             try:
-                ended = f"exit status {process.wait(limit)}"
+                status = process.wait(HANGS * limit)
+                ended = f"{limit} s are over" if -status == SIGXCPU else f"exit status {status}"
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                ended = f"not done after {limit:g} s"
+                ended = f"hangs, or had no processor for {HANGS * limit} s"
         events = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
         last = (errors.read_text(errors="replace").strip().splitlines() or [""])[-1]
     return collect(name, events, f"{ended} {last}".strip(), process.returncode == 0)
@@ -88,7 +92,7 @@ def chosen(only: str, resume: bool) -> tuple[list[str], dict[str, Row]]:
 
 
 def main() -> None:
-    parser = options(__doc__, only="", resume=False, limit=300.0, jobs=1)
+    parser = options(__doc__, only="", resume=False, limit=120, jobs=1)
     arguments = parser.parse_args()
     packages = versions()
     wanted, rows = chosen(arguments.only, arguments.resume)
