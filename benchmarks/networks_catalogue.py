@@ -82,17 +82,22 @@ def build(name: str) -> tuple[nn.Module, int]:
 
 @torch.no_grad()
 def disturb(model: nn.Module) -> None:
-    """Let no normalisation be the identity; ones that hold zeros would hide the branch behind them."""
+    """Let no factor be 1 and no offset 0, as fresh networks have them: nothing would show their loss."""
     for module in model.modules():
-        mean, var = (getattr(module, key, None) for key in ("running_mean", "running_var"))
-        if isinstance(mean, Tensor) and isinstance(var, Tensor):
-            mean.uniform_(-0.2, 0.2)
-            var.uniform_(0.5, 1.5)
-            weight, bias = (getattr(module, key, None) for key in ("weight", "bias"))
-            if isinstance(weight, Tensor):
-                weight.uniform_(0.5, 1.5)
-            if isinstance(bias, Tensor):
-                bias.uniform_(-0.2, 0.2)
+        if isinstance(getattr(module, "running_var", None), Tensor):
+            _draw(module, 0.5, 1.5, "running_var", "weight")
+            _draw(module, -0.2, 0.2, "running_mean", "bias")
+    for parameter in model.parameters():
+        vector = parameter.numel() == max(parameter.shape, default=1)
+        if vector and (value := float(parameter.amin())) == parameter.amax():
+            low, high = (0.5 * value, 1.5 * value) if value else (-0.1, 0.1)
+            parameter.uniform_(min(low, high), max(low, high))
+
+
+def _draw(module: nn.Module, low: float, high: float, *names: str) -> None:
+    for name in names:
+        if isinstance(vector := getattr(module, name, None), Tensor):
+            vector.uniform_(low, high)
 
 
 def import_torchvision() -> Any:

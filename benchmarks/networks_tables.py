@@ -20,14 +20,18 @@ def outcome(row: Row) -> str:
     return REFUSED if failures else RUNS
 
 
-def summary() -> str:
+def _rows() -> list[Row]:
     rows: list[Row] = result("networks")["rows"]
+    return rows
+
+
+def summary() -> str:
     lines = []
-    for package in dict.fromkeys(row["network"].partition(":")[0] for row in rows):
-        found = [row for row in rows if row["network"].startswith(f"{package}:")]
+    for package in dict.fromkeys(row["network"].partition(":")[0] for row in _rows()):
+        found = [row for row in _rows() if row["network"].startswith(f"{package}:")]
         lines.append([f"`{package}`", *_counts(found)])
-    kinds = ["package", "networks", "run", "refused by name", "other errors", "different"]
-    return table(kinds, [*lines, ["**all**", *_counts(rows)]])
+    heads = ["package", "networks", "run", "refused by name", "other errors", "different"]
+    return table(heads, [*lines, ["**all**", *_counts(_rows())]])
 
 
 def _counts(rows: list[Row]) -> list[str]:
@@ -35,25 +39,43 @@ def _counts(rows: list[Row]) -> list[str]:
     return [str(len(rows)), *(str(counts[kind]) for kind in (RUNS, REFUSED, FAILED, DIFFERENT))]
 
 
-def networks() -> str:
-    heads = ["network", "pixels", "million MACs", "quantized", "two branches", "seconds", "outcome"]
-    return table(heads, map(_cells, result("networks")["rows"]))
+def running() -> str:
+    """The networks that came through, with what was measured of them."""
+    heads = ["network", "pixels", "million MACs", "quantized", "two branches", "kB",
+             "prepare, s", "lower, s", "against torch", "torch rounded", "ONNX"]  # fmt: skip
+    return table(heads, (_measured(row) for row in _rows() if outcome(row) == RUNS))
 
 
-def _cells(row: Row) -> list[str]:
+def _measured(row: Row) -> list[str]:
+    shares = [f"{100 * row[key]:.1f} %" for key in ("quantized", "branched")]
+    errors = [f"{100 * row[key]:.1f} %" for key in ("difference", "noise")]
+    seconds = [f"{row['seconds'][stage]:.1f}" for stage in ("prepare", "lower")]
+    return [_name(row), str(row["pixels"]), f"{row['macs'] / 1e6:.1f}", *shares,
+            f"{row['bytes'] / 1e3:,.0f}", *seconds, *errors, str(row["onnx_different"])]  # fmt: skip
+
+
+def stopped() -> str:
+    """The others, with the first thing that stopped them."""
+    return table(["network", "stage", "error"], map(_reason, filter(_failures, _rows())))
+
+
+def _failures(row: Row) -> bool:
+    return outcome(row) != RUNS
+
+
+def _reason(row: Row) -> list[str]:
+    first = row["failures"][0]
+    message = f"{first['error']}: {first['message']}".replace("|", "\\|").replace("<", "\\<")
+    return [_name(row), first["stage"], message]
+
+
+def _name(row: Row) -> str:
     name, _, _ = row["network"].partition("@")
-    shares = [f"{100 * row[key]:.0f} %" if key in row else "" for key in ("quantized", "branched")]
-    macs = f"{row['macs'] / 1e6:.1f}" if "macs" in row else ""
-    seconds = f"{sum(row['seconds'].values()):.0f}"
-    return [f"`{name}`", str(row.get("pixels", "")), macs, *shares, seconds, _outcome(row)]
+    return f"`{name}`"
 
 
-def _outcome(row: Row) -> str:
-    failures = [
-        "{stage}: {error}: {message}".format(**failure).replace("|", "\\|")
-        for failure in row["failures"]
-    ]
-    return "; ".join(failures) or f"runs, {row['bytes'] / 1e3:,.0f} kB"
-
-
-TABLES: dict[str, Callable[[], str]] = {"networks summary": summary, "networks": networks}
+TABLES: dict[str, Callable[[], str]] = {
+    "networks summary": summary,
+    "networks running": running,
+    "networks stopped": stopped,
+}
