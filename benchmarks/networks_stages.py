@@ -38,7 +38,8 @@ PLAN = "dbq-2t-4"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGES = 2  # compared; training takes twice as many
 # Outputs may be off by this share of their spread, and by so many times what rounding does in torch.
-OFF, TIMES = 0.02, 3
+OFF, TIMES = 0.02, 2
+DRAWS = 8  # a single one may change no code at all
 
 Array = npt.NDArray[Any]
 
@@ -109,7 +110,10 @@ class Survey:
         if len(expected) != len(self.found):
             raise DifferenceError(f"{len(expected)} outputs in torch, {len(self.found)} here")
         difference = relative_error(self.found, expected)
-        noise = relative_error(rounded_otherwise(self.model, self.images[:IMAGES]), expected)
+        noise = max(
+            relative_error(rounded_otherwise(self.model, self.images[:IMAGES], draw), expected)
+            for draw in range(DRAWS)
+        )
         if not difference < OFF + TIMES * noise:
             raise DifferenceError(
                 f"outputs are off by {difference:.3f} of their spread, {noise:.3f} by rounding in torch"
@@ -179,7 +183,7 @@ def tensors(output: Any) -> dict[str, Tensor]:
     }
 
 
-def rounded_otherwise(model: nn.Module, images: Tensor) -> dict[str, Array]:
+def rounded_otherwise(model: nn.Module, images: Tensor, draw: int) -> dict[str, Array]:
     """torch's outputs if every offset and every factor of a channel is off by one rounding.
 
     A sum near the middle between two codes then falls the other way, as it may in an integer program,
@@ -191,7 +195,7 @@ def rounded_otherwise(model: nn.Module, images: Tensor) -> dict[str, Array]:
         if parameter.ndim <= 1 and "quantizer" not in name
     ]
     kept = [vector.clone() for vector in vectors]
-    torch.manual_seed(0)
+    torch.manual_seed(draw)
     for vector in vectors:
         vector.copy_(vector.nextafter(torch.randn_like(vector) * torch.inf))
     with torch.no_grad():
