@@ -21,7 +21,7 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import DTYPES, Array, Grid
 from dbq.errors import LoweringError
 from dbq.lowering.emission import Emitted
-from dbq.model.recording import Recording, record
+from dbq.model.reading.recording import Recording, record
 from dbq.support.text import counted
 
 # Shares of the largest value of a tensor. Float sums of 2^16 terms and the segments of curves stay well

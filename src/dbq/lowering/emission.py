@@ -22,7 +22,7 @@ from dbq.lowering.values import (
     Value,
     same,
 )
-from dbq.model.recording import Recorded
+from dbq.model.reading.recording import Recorded
 
 # A value that passes through concatenations and is read on more grids than this is kept once, wide, and
 # each reader makes its own codes of it.

@@ -1,6 +1,6 @@
 """lower: a trained, quantized network to an integer program. The only bridge between the halves.
 
-reading.py      a recorded run (model/recording.py) again, on operands instead of tensors; handlers/ know
+reading.py      a recorded run (model/reading/recording.py) again, on operands instead of tensors; handlers/ know
                 the functions
 operands.py     a value, or a value seen through padding, views and slices
 values.py       what a value is, and the operation that computes it
@@ -25,7 +25,7 @@ from dbq.lowering.emission import Emitted, emit
 from dbq.lowering.reading import read
 from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
-from dbq.model.recording import Recording, record
+from dbq.model.reading.recording import Recording, record
 from dbq.version import __version__
 
 

@@ -18,7 +18,7 @@ from dbq.deploy.operations.pixels import NOTHING
 from dbq.deploy.tensors import Grid, Shape
 from dbq.errors import LoweringError
 from dbq.lowering.values import Reading, Value, pick, pick_pixels
-from dbq.model.recording import Call, Recorded
+from dbq.model.reading.recording import Call, Recorded
 
 Indices = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from dbq.errors import LoweringError
 from dbq.lowering.handlers import activations, arithmetic, moving, pooling, quantized
 from dbq.lowering.operands import Operand, Site
 from dbq.lowering.values import Image, Value
-from dbq.model.recording import (
+from dbq.model.reading.recording import (
     LOOKING,
     Argument,
     Call,

@@ -33,8 +33,8 @@ from dbq.deploy.operations.pixels import NOTHING, Pixels
 from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.tensors import CODE_RANGE, Doubles, Grid, Result, Shape
 from dbq.deploy.window import Pair, Window
-from dbq.model.graph import Limits
-from dbq.model.recording import Recorded
+from dbq.model.reading.recording import Recorded
+from dbq.model.reading.sources import Limits
 
 # 32 bits, with a scale found when all readers are known; the second is the float output.
 WIDE: Literal["wide"] = "wide"

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from dbq.errors import DbqError, LayerError, NoMatchError, closest
-from dbq.model.graph import UNKNOWN, Source, batch_norms_behind, input_sources
 from dbq.model.layers import QuantLayer, quantize_layer, why_not_quantizable
 from dbq.model.modes import evaluating
-from dbq.model.recording import Recording, record
+from dbq.model.reading.recording import Recording, record
+from dbq.model.reading.sources import UNKNOWN, Source, batch_norms_behind, input_sources
+from dbq.model.reading.subclasses import why_not_by_its_forward
+from dbq.model.reading.work import macs
 from dbq.model.roles import LayerCall, WeightLayer, kernels_of, layer_calls
-from dbq.model.subclasses import why_not_by_its_forward
-from dbq.model.work import macs
 from dbq.plans.plan import Plan, Role
 from dbq.plans.precision import Precision
 from dbq.plans.shipped import load_plan

@@ -23,8 +23,8 @@ from dbq.deploy.tensors import Doubles
 from dbq.lowering.handlers.quantized import numbers
 from dbq.lowering.operands import Operand, Site
 from dbq.lowering.values import Affine, Clamp, Sums, Value
-from dbq.model.graph import limits
-from dbq.model.recording import Constant
+from dbq.model.reading.recording import Constant
+from dbq.model.reading.sources import limits
 
 GATE = 1  # form of x * g(x)
 

@@ -12,8 +12,8 @@ from dbq.deploy.tensors import Doubles, Shape
 from dbq.lowering.handlers.quantized import numbers, scale_and_shift
 from dbq.lowering.operands import Moved, Operand, Site
 from dbq.lowering.values import Affine, Sums, Value, pick, pick_pixels
-from dbq.model.graph import DROPOUT, UNCHANGED
-from dbq.model.recording import Constant
+from dbq.model.reading.recording import Constant
+from dbq.model.reading.sources import DROPOUT, UNCHANGED
 
 Number = int | float
 Factor = Number | Constant

@@ -16,7 +16,7 @@ from dbq.deploy.operations.channels import ZEROS
 from dbq.deploy.tensors import Shape
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
 from dbq.lowering.values import Affine, Selection, Sums, Value, pick
-from dbq.model.graph import MOVING
+from dbq.model.reading.sources import MOVING
 
 
 def move(site: Site, operand: Operand, *args: Any, **kwargs: Any) -> Any:

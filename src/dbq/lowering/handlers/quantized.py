@@ -18,7 +18,7 @@ from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
 from dbq.lowering.values import Affine, Reading, Sums, Value, pick_pixels, same
-from dbq.model.recording import QUANTIZE, Constant
+from dbq.model.reading.recording import QUANTIZE, Constant
 from dbq.plans.precision import MAX_BITS
 from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 from dbq.quantizers.frozen import Branches, FixedPoint, Frozen

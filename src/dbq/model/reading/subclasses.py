@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from dbq.model.graph import UNCHANGED
-from dbq.model.recording import WEIGHTED, Call, Constant, Recorded, Recording
+from dbq.model.reading.recording import WEIGHTED, Call, Constant, Recorded, Recording
+from dbq.model.reading.sources import UNCHANGED
 
 # What a forward may do to its input before the convolution: none of it changes a value, so quantizing
 # before or after it is the same.

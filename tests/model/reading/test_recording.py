@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dbq.model.recording import Constant, Overwritten, Recorded, Unseen, record
+from dbq.model.reading.recording import Constant, Overwritten, Recorded, Unseen, record
 
 IMAGE = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(2))
 

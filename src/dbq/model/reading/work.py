@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from dbq.model.recording import Call, Constant, Recorded
+from dbq.model.reading.recording import Call, Constant, Recorded
 
 
 def macs(call: Call) -> int:
@@ -13,7 +13,7 @@ def macs(call: Call) -> int:
 
     >>> import torch
     >>> from torch import nn
-    >>> from dbq.model.recording import record
+    >>> from dbq.model.reading.recording import record
     >>> macs(record(nn.Conv2d(3, 8, 3), torch.zeros(5, 3, 6, 6)).calls[0])
     3456
     """

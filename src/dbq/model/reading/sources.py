@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dbq.model.recording import QUANTIZE, WEIGHTED, Call, Recorded, Recording
+from dbq.model.reading.recording import QUANTIZE, WEIGHTED, Call, Recorded, Recording
 from dbq.model.roles import WeightLayer
 from dbq.quantizers.contract import BatchNorm
 
@@ -53,7 +53,7 @@ def limits(call: Call) -> Limits | None:
 
     >>> import torch
     >>> from torch import nn
-    >>> from dbq.model.recording import record
+    >>> from dbq.model.reading.recording import record
     >>> limits(record(nn.ReLU6(), torch.zeros(1, 3)).calls[0])
     Limits(low=0.0, high=6.0)
     """
@@ -97,7 +97,7 @@ def input_sources(recording: Recording) -> dict[str, Source]:
 
     >>> import torch
     >>> from torch import nn
-    >>> from dbq.model.recording import record
+    >>> from dbq.model.reading.recording import record
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
     >>> input_sources(record(net, torch.zeros(1, 1, 4, 4)))["3"].batch_norm[0]
     '1'
@@ -117,7 +117,7 @@ def batch_norms_behind(recording: Recording) -> dict[str, BatchNorm]:
 
     >>> import torch
     >>> from torch import nn
-    >>> from dbq.model.recording import record
+    >>> from dbq.model.reading.recording import record
     >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Conv2d(2, 2, 1))
     >>> run = record(net, torch.zeros(1, 1, 4, 4))
     >>> {name: type(module).__name__ for name, module in batch_norms_behind(run).items()}

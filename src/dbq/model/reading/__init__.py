@@ -1,0 +1,1 @@
+"""How a network of any make is read: one run of it, recorded."""
