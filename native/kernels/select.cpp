@@ -62,6 +62,7 @@ const Kernel<CombineSpec> Kernel<CombineSpec>::LIST[] = {
 template <>
 const Kernel<AveragePoolSpec> Kernel<AveragePoolSpec>::LIST[] = {
     {"average pool", vec::make_average_pool, is_sum},
+    {"mean pool", vec::make_average_pool},
     {"average pool", scalar::make_average_pool, is_sum, SCALAR},
     {"mean pool", scalar::make_average_pool, nullptr, SCALAR},
 };
@@ -80,11 +81,13 @@ const Kernel<LookupSpec> Kernel<LookupSpec>::LIST[] = {
 
 template <>
 const Kernel<CurveSpec> Kernel<CurveSpec>::LIST[] = {
+    {"curve", vec::make_curve},
     {"curve", scalar::make_curve, nullptr, SCALAR},
 };
 
 template <>
 const Kernel<MultiplySpec> Kernel<MultiplySpec>::LIST[] = {
+    {"multiply", vec::make_multiply},
     {"multiply", scalar::make_multiply, nullptr, SCALAR},
 };
 
@@ -95,6 +98,7 @@ const Kernel<PixelsSpec> Kernel<PixelsSpec>::LIST[] = {
 
 template <>
 const Kernel<BilinearSpec> Kernel<BilinearSpec>::LIST[] = {
+    {"bilinear", vec::make_bilinear},
     {"bilinear", scalar::make_bilinear, nullptr, SCALAR},
 };
 

@@ -27,13 +27,31 @@ void read_pixels(Parser& in, Operation& op) {
 
 namespace scalar {
 
+// Line by line; a line that repeats the one above is copied.
+template <class T>
+static void pixels_of(const PixelsSpec& s, Range channels, const Planes* in, const Planes* out) {
+    const size_t width = size_t(s.out.width);
+    for (int k = channels.begin; k < channels.end; ++k) {
+        auto to = reinterpret_cast<T*>(out[0].plane[k]);
+        for (size_t y = 0; y < s.rows.size() && !stopped(); ++y, to += width) {
+            if (s.rows[y] == NOTHING) {
+                std::fill(to, to + width, T(0));
+                continue;
+            }
+            if (y > 0 && s.rows[y] == s.rows[y - 1]) {
+                std::copy(to - width, to, to);
+                continue;
+            }
+            const T* const from = reinterpret_cast<const T*>(in[0].plane[k]) + s.in.pixel(s.rows[y], 0);
+            for (size_t x = 0; x < width; ++x) to[x] = s.columns[x] == NOTHING ? T(0) : from[s.columns[x]];
+        }
+    }
+}
+
 static void pixels(const PixelsSpec& s, Range channels, const Planes* in, const Planes* out) {
-    for_elements(s.out, channels, [&](int k, int y, int x) {
-        const uint16_t row = s.rows[size_t(y)], column = s.columns[size_t(x)];
-        const bool nothing = row == NOTHING || column == NOTHING;
-        const int32_t code = nothing ? 0 : read_code(s.type, in[0].plane[k], s.in.pixel(row, column));
-        write_code(s.type, out[0].plane[k], s.out.pixel(y, x), code);
-    });
+    // Codes are only moved, so their sign does not matter.
+    if (size_of(s.type) == 1) pixels_of<uint8_t>(s, channels, in, out);
+    else pixels_of<int32_t>(s, channels, in, out);
 }
 
 std::unique_ptr<Op> make_pixels(const PixelsSpec& spec, const Simd*, int threads) {

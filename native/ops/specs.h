@@ -140,6 +140,9 @@ Maker<CombineSpec> make_combine;
 Maker<AveragePoolSpec> make_average_pool;
 Maker<MaxPoolSpec> make_max_pool;
 Maker<LookupSpec> make_lookup;
+Maker<CurveSpec> make_curve;
+Maker<MultiplySpec> make_multiply;
+Maker<BilinearSpec> make_bilinear;
 }  // namespace vec
 
 }  // namespace dbq

@@ -161,6 +161,45 @@ template <int LANES> struct AnyWidth {
         }
     }
 
+    static void finish_values(const dbq::Finish& f) {
+        for (int k = 0; k < f.channels; ++k)
+            for (size_t p = 0; p < size_t(f.vectors * LANES); ++p) {
+                const float v = static_cast<const float*>(f.sums)[size_t(k) * f.stride + p];
+                volatile float product = v * f.scale[k];
+                write(f, product + f.offset[k], f.out[k], f.pixel + p);
+            }
+    }
+
+    static void curve(const dbq::values::Curve& c, const unsigned char* plane, size_t n, float* v) {
+        for_type(c.type, plane, [&](auto* codes) {
+            for (size_t p = 0; p < whole(n); ++p) {
+                const float x = float(codes[p]) * c.scale;
+                const float u = x < c.low ? c.low : x > c.high ? c.high : x;
+                const float place = (u - c.low) * c.density;
+                const int i = std::min(int(std::floor(place)), c.segments - 1);
+                volatile float rise = (place - float(i)) * c.steps[i];
+                const float g = c.knots[i] + rise;
+                v[p] = c.times_x ? x * g : g;
+            }
+        });
+    }
+
+    static void multiply(const dbq::values::Product& q, size_t n, float* v) {
+        for_type(q.types[0], q.a, [&](auto* a) {
+            for (size_t p = 0; p < whole(n); ++p) {
+                v[p] = float(a[p]) * q.factor;
+                if (q.b) for_type(q.types[1], q.b, [&](auto* b) { v[p] = float(a[p]) * float(b[p]); });
+            }
+        });
+    }
+
+    static void mix(const float* a, const float* b, float share, size_t n, float* v) {
+        for (size_t p = 0; p < whole(n); ++p) {
+            volatile float part = share * (b[p] - a[p]);
+            v[p] = a[p] + part;
+        }
+    }
+
     static int32_t sum_plane(dbq::Type type, const unsigned char* plane, size_t pixels) {
         int32_t sum = 0;
         for_type(type, plane, [&](auto* codes) {
@@ -199,6 +238,10 @@ template <int LANES> struct AnyWidth {
         simd.depthwise = depthwise;
         simd.finish_i16 = finish<int16_t>;
         simd.finish_i32 = finish<int32_t>;
+        simd.finish_values = finish_values;
+        simd.curve = curve;
+        simd.multiply = multiply;
+        simd.mix = mix;
         simd.combine = combine;
         simd.sum_plane = sum_plane;
         simd.add_row = add_row;

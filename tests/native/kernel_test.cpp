@@ -172,6 +172,17 @@ Tensors check_vectors(const Spec& spec, const Tensors& in, const std::vector<std
     return expected;
 }
 
+// The last lines of the formula, in the words of op.h.
+double clamped_and_rounded(const Output& o, float t) {
+    if (o.type == Type::F32 && o.low == 0 && o.high == 0) return double(t);
+    const double clamped = std::fmin(std::fmax(double(t), double(o.low)), double(o.high));
+    if (o.type == Type::F32) return clamped;
+    double whole = std::floor(clamped);
+    const double rest = clamped - whole;
+    if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)) whole += 1;
+    return whole;
+}
+
 // The formula in the words of op.h; volatile keeps every intermediate value a float.
 double formula(const Output& o, const std::vector<int64_t>& sums, int k) {
     const size_t n = sums.size(), first = size_t(k) * n;
@@ -182,25 +193,26 @@ double formula(const Output& o, const std::vector<int64_t>& sums, int k) {
         t = j ? t + product : product;
     }
     t = t + o.offset[size_t(k)];
-    if (o.type == Type::F32) return double(t);
-    const double clamped = std::fmin(std::fmax(double(t), double(o.low)), double(o.high));
-    double whole = std::floor(clamped);
-    const double rest = clamped - whole;
-    if (rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)) whole += 1;
-    return whole;
+    return clamped_and_rounded(o, t);
 }
 
-using SumsAt = std::function<std::vector<int64_t>(int k, int y, int x)>;
+// The same, if v stands in place of a sum.
+double formula(const Output& o, float v, int k) {
+    volatile float t = v * o.scale[size_t(k)];
+    t = t + o.offset[size_t(k)];
+    return clamped_and_rounded(o, t);
+}
 
-void check_formula(const std::vector<Output>& outputs, const Tensors& got, const SumsAt& sums_at,
+template <class At>
+void check_formula(const std::vector<Output>& outputs, const Tensors& got, const At& at,
                    const std::string& what) {
     const Shape shape = got[0]->shape;
     for (int k = 0; k < shape.channels; ++k)
         for (int y = 0; y < shape.height; ++y)
             for (int x = 0; x < shape.width; ++x) {
-                const std::vector<int64_t> sums = sums_at(k, y, x);
+                const auto found = at(k, y, x);
                 for (size_t o = 0; o < outputs.size(); ++o)
-                    if (got[o]->at(k, y, x) != formula(outputs[o], sums, k))
+                    if (got[o]->at(k, y, x) != formula(outputs[o], found, k))
                         fail(what + ": scalar is wrong at " + std::to_string(k) + ", " + std::to_string(y) +
                              ", " + std::to_string(x));
             }
@@ -216,6 +228,8 @@ std::vector<Output> random_outputs(int channels, int sums, double magnitude) {
         if (o.type == Type::U8) o.low = 0, o.high = float(pick({255, 15, 200}));
         if (o.type == Type::I8) o.low = float(pick({-128, -127, 0})), o.high = 127;
         if (o.type == Type::I32) o.low = float(pick({-(1 << 30), -300})), o.high = float(1 << 30);
+        if (o.type == Type::F32 && chance(50))
+            o.low = float(pick({0, -3})), o.high = float(pick({6, 1 << 30}));
         const int style = random_int(0, 3);
         for (int k = 0; k < channels; ++k) {
             for (int j = 0; j < sums; ++j) {
@@ -458,6 +472,19 @@ void check_pools() {
         },
         "average pool");
 
+    average.is_mean = true;  // of windows that overlap the image, as the format demands
+    average.out.height = std::min(average.out.height, (in_shape.height - 1 + w.pad_top) / w.stride_h + 1);
+    average.out.width = std::min(average.out.width, (in_shape.width - 1 + w.pad_left) / w.stride_w + 1);
+    got = check_vectors(average, in, kinds_of(average.out, average.outputs), "mean pool");
+    check_formula(
+        average.outputs, got,
+        [&](int k, int y, int x) {
+            int64_t sum = 0, count = 0;
+            for_window(y, x, [&](int iy, int ix) { sum += int64_t(in[0]->at(k, iy, ix)), ++count; });
+            return float(sum) / float(count);
+        },
+        "mean pool");
+
     MaxPoolSpec largest{in_shape, average.out, pick({Type::U8, Type::I8, Type::I32}), w};
     in = copies_for({{in_shape, largest.type}});
     in[0]->fill(random_int(0, 50));
@@ -469,6 +496,130 @@ void check_pools() {
                 for_window(y, x, [&](int iy, int ix) { best = std::fmax(best, in[0]->at(k, iy, ix)); });
                 if (best > -HUGE_VAL && got[0]->at(k, y, x) != best) fail("max pool: scalar is wrong");
             }
+}
+
+std::vector<float> random_floats(int count, float largest) {
+    std::vector<float> floats;
+    for (int i = 0; i < count; ++i) floats.push_back(float(random_int(-1000, 1000)) / 1000 * largest);
+    return floats;
+}
+
+// `volatile` keeps every step a float of its own.
+float curve_at(const CurveSpec& s, double code) {
+    volatile float x = float(code) * s.scale, u = x;
+    if (x < s.low) u = s.low;
+    if (x > s.high) u = s.high;
+    volatile float distance = u - s.low, p = distance * s.density;
+    const int i = std::min(int(std::floor(double(p))), int(s.knots.size()) - 2);
+    volatile float f = p - float(i), step = s.knots[size_t(i) + 1] - s.knots[size_t(i)], rise = f * step;
+    volatile float g = s.knots[size_t(i)] + rise, product = x * g;
+    return s.times_x ? product : g;
+}
+
+void check_curve() {
+    CurveSpec s;
+    // Up to more pixels than a tile has.
+    s.shape = {random_int(1, 5), around_power_of_two(chance(10) ? 7 : 4), around_power_of_two(5)};
+    s.in_type = pick({Type::U8, Type::I8, Type::I32});
+    s.scale = s.in_type == Type::I32 ? pick({1e-7f, 1.0f, 1e-30f}) : pick({0.05f, 3.0f, 1e-38f});
+    s.times_x = chance(50);
+    s.low = pick({-3.0f, 0.0f, -0.001f, -8.0f, 1.0f});
+    s.high = s.low + pick({6.0f, 0.5f, 1e9f});
+    s.knots = random_floats(pick({1, 2, 7, 8, 9, 300}) + 1, pick({1.0f, 5e8f}));
+    s.density = float(s.segments()) / (s.high - s.low);
+    s.outputs = random_outputs(s.shape.channels, 1, s.times_x ? 20 : 1);
+    Tensors in = copies_for({{s.shape, s.in_type}});
+    in[0]->fill(random_int(0, 50));
+    const Tensors got = check_vectors(s, in, kinds_of(s.shape, s.outputs), "curve");
+    check_formula(
+        s.outputs, got, [&](int k, int y, int x) { return curve_at(s, in[0]->at(k, y, x)); }, "curve");
+}
+
+void check_multiply() {
+    MultiplySpec s;
+    s.shape = s.factor = {random_int(1, 5), around_power_of_two(chance(10) ? 7 : 4), around_power_of_two(5)};
+    const int kind = random_int(0, 2);
+    if (kind == 1) s.factor.height = s.factor.width = 1;
+    if (kind == 2) s.factor.channels = 1;
+    for (Type& type : s.types) type = pick({Type::U8, Type::I8, Type::I32});
+    s.outputs = random_outputs(s.shape.channels, 1, pick({1e4, 1e9, 1e16}));
+    Tensors in = copies_for({{s.shape, s.types[0]}, {s.factor, s.types[1]}});
+    for (auto& t : in) t->fill(random_int(0, 50));
+    const Tensors got = check_vectors(s, in, kinds_of(s.shape, s.outputs), "multiply");
+    check_formula(
+        s.outputs, got,
+        [&](int k, int y, int x) {
+            const double b = in[1]->at(kind == 2 ? 0 : k, kind == 1 ? 0 : y, kind == 1 ? 0 : x);
+            return float(in[0]->at(k, y, x)) * float(b);
+        },
+        "multiply");
+}
+
+void check_pixels() {
+    const Shape shape = {random_int(1, 5), around_power_of_two(4), around_power_of_two(4)};
+    PixelsSpec s{shape, {shape.channels, random_int(1, 20), random_int(1, 40)}, Type::U8, {}, {}};
+    s.type = pick({Type::U8, Type::I8, Type::I32});
+    const auto places = [](int count, int size) {
+        std::vector<uint16_t> found;
+        for (int i = 0; i < count; ++i)
+            found.push_back(chance(20)            ? NOTHING
+                            : i > 0 && chance(30) ? found.back()
+                                                  : uint16_t(random_int(0, size - 1)));
+        return found;
+    };
+    s.rows = places(s.out.height, s.in.height);
+    s.columns = places(s.out.width, s.in.width);
+    Tensors in = copies_for({{s.in, s.type}});
+    in[0]->fill(20);
+    const Tensors got = check_vectors(s, in, {{s.out, s.type}}, "pixels");
+    for (int k = 0; k < s.out.channels; ++k)
+        for (int y = 0; y < s.out.height; ++y)
+            for (int x = 0; x < s.out.width; ++x) {
+                const uint16_t row = s.rows[size_t(y)], column = s.columns[size_t(x)];
+                const double expected = row == NOTHING || column == NOTHING ? 0 : in[0]->at(k, row, column);
+                if (got[0]->at(k, y, x) != expected) fail("pixels: scalar is wrong");
+            }
+}
+
+void check_bilinear() {
+    BilinearSpec s;
+    s.in = {random_int(1, 5), around_power_of_two(4), around_power_of_two(4)};
+    s.out = {s.in.channels, around_power_of_two(5), around_power_of_two(5)};
+    s.in_type = pick({Type::U8, Type::I8, Type::I32});
+    const bool rising = chance(50);  // as in resized images
+    const auto blends = [&](int count, int size) {
+        std::vector<Blend> found;
+        for (int i = 0; i < count; ++i) {
+            const int first = rising ? i * size / count : random_int(0, size - 1);
+            const int second = rising ? std::min(first + 1, size - 1) : random_int(0, size - 1);
+            const float share = chance(20) ? pick({0.0f, 1.0f, 0.5f}) : float(random_int(0, 1000)) / 1000;
+            found.push_back({uint16_t(first), uint16_t(second), share});
+        }
+        return found;
+    };
+    s.rows = blends(s.out.height, s.in.height);
+    s.columns = blends(s.out.width, s.in.width);
+    s.outputs = random_outputs(s.out.channels, 1, 100);
+    Tensors in = copies_for({{s.in, s.in_type}});
+    in[0]->fill(random_int(0, 50));
+    const Tensors got = check_vectors(s, in, kinds_of(s.out, s.outputs), "bilinear");
+    const auto mix = [](float p, float q, float share) {
+        volatile float difference = q - p, part = share * difference;
+        return p + part;
+    };
+    check_formula(
+        s.outputs, got,
+        [&](int k, int y, int x) {
+            const Blend &row = s.rows[size_t(y)], &column = s.columns[size_t(x)];
+            float mixed[2];
+            for (const int i : {0, 1}) {
+                const int from = i == 0 ? row.first : row.second;
+                mixed[i] = mix(float(in[0]->at(k, from, column.first)),
+                               float(in[0]->at(k, from, column.second)), column.share);
+            }
+            return mix(mixed[0], mixed[1], row.share);
+        },
+        "bilinear");
 }
 
 void check_lookup() {
@@ -504,6 +655,10 @@ int main(int argc, char** argv) {
         check_elementwise();
         check_pools();
         check_lookup();
+        check_curve();
+        check_multiply();
+        check_pixels();
+        check_bilinear();
     }
     std::printf("passed\n");
     return 0;

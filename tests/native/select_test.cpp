@@ -131,6 +131,21 @@ void other_operations() {
     expect_kernel("average pool", average, "average pool", "average pool");
     expect_kernel("max pool", largest, "max pool", "max pool");
     expect_kernel("lookup", colours, "lookup", "lookup");
+    AveragePoolSpec mean = average;
+    mean.is_mean = true;
+    CurveSpec curve;
+    curve.shape = shape;
+    curve.outputs = outputs_of({U8}, 16, 1);
+    const MultiplySpec gate{shape, {16, 1, 1}, {I32, I32}, outputs_of({U8}, 16, 1)};
+    const PixelsSpec pixels{shape, {16, 64, 64}, I32, std::vector<uint16_t>(64), std::vector<uint16_t>(64)};
+    const BilinearSpec bilinear{
+        shape, {16, 64, 64}, I32, std::vector<Blend>(64), std::vector<Blend>(64), outputs_of({U8}, 16, 1)};
+    expect_kernel("mean pool", mean, "mean pool", "mean pool");
+    expect_kernel("curve", curve, "curve", "curve");
+    expect_kernel("multiply", gate, "multiply", "multiply");
+    expect_kernel("bilinear", bilinear, "bilinear", "bilinear");
+    for (const Cpu& cpu : {PLAIN, AVX2})  // which moves whole lines already
+        EXPECT(kernel_name(pixels, choose_simd(cpu, nullptr)) == "pixels scalar");
     const LookupSpec grey{{1, 28, 28}, I8, std::vector<uint8_t>(256)};
     for (const Cpu& cpu : {PLAIN, AVX2})
         EXPECT(kernel_name(grey, choose_simd(cpu, nullptr)) == "lookup scalar");

@@ -189,6 +189,75 @@ def test_hostile_operations(old: bytes, new: bytes, words: str) -> None:
     assert words in refusal(with_numbers(old, new))
 
 
+SPAN = struct.pack("<ff", -3.0, 3.0)  # low and high of the curve
+CURVE = b"\7\1\0g" + struct.pack("<IB", 6, 1)
+KNOTS = struct.pack("<H3f", 2, 0.0, 0.25, 1.0)
+PLACES = struct.pack("<5H", 1, 0, 0xFFFF, 1, 0)
+BLEND = struct.pack("<HHfHHf", 0, 1, 0.25, 1, 1, 0.0)
+PRODUCT = b"\10\1\0t" + struct.pack("<II", 9, 10)
+OUTPUTS = struct.pack("<IIHIH", 2, 12, 0, 13, 3) + b"map"
+
+
+def blended(first: int, second: int, share: float) -> bytes:
+    return struct.pack("<HHf", first, second, share) + BLEND[8:] + BLEND
+
+
+def listed(*outputs: tuple[int, bytes]) -> bytes:
+    parts = (struct.pack("<IH", tensor, len(name)) + name for tensor, name in outputs)
+    return struct.pack("<I", len(outputs)) + b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (CURVE, CURVE[:-1] + b"\2", "form of the curve: 2"),
+        (CURVE, b"\7\1\0g" + struct.pack("<IB", 12, 1), "read before it is written"),
+        (SPAN, struct.pack("<ff", 3.0, 3.0), "a curve from 3 to 3"),
+        (SPAN, struct.pack("<ff", 3.0, -3.0), "a curve from 3 to -3"),
+        (SPAN, struct.pack("<ff", float("nan"), 3.0), "low end of the curve: nan"),
+        (SPAN, struct.pack("<ff", 0.0, float("inf")), "high end of the curve: inf"),
+        (SPAN, struct.pack("<ff", -2e20, 3.0), "low end of the curve: -2e+20"),
+        (SPAN, struct.pack("<ff", 0.0, 1e-21), "segments for each unit: 2e+21"),
+        (KNOTS, struct.pack("<H", 0) + KNOTS[2:], "segments: 0"),
+        (KNOTS, struct.pack("<H", 4097) + KNOTS[2:], "segments: 4097"),
+        (KNOTS, struct.pack("<H", 4096) + KNOTS[2:], "ends too early"),
+        (KNOTS, struct.pack("<H3f", 2, 0.0, float("nan"), 1.0), "a knot of nan"),
+        (KNOTS, struct.pack("<H3f", 2, 0.0, 1.0, -6e8), "a knot of -6e+08"),
+        (PLACES, struct.pack("<5H", 2, 0, 0xFFFF, 1, 0), "row of the input: 2"),
+        (PLACES, struct.pack("<5H", 1, 0, 0xFFFE, 1, 0), "column of the input: 65534"),
+        (BLEND + BLEND, blended(2, 1, 0.25), "row of the input: 2"),
+        (BLEND + BLEND, blended(0, 65535, 0.25), "row of the input: 65535"),
+        (BLEND + BLEND, blended(0, 1, -0.25), "a share of -0.25"),
+        (BLEND + BLEND, blended(0, 1, 1.0000001), "a share of 1"),
+        (BLEND + BLEND, blended(0, 1, float("nan")), "a share of nan"),
+        (PRODUCT, PRODUCT[:4] + struct.pack("<II", 9, 8), "3x2x2 times 3x2x3"),
+        (PRODUCT, PRODUCT[:4] + struct.pack("<II", 10, 9), "3x1x1 times 3x2x2"),
+        (OUTPUTS, listed(), "outputs: 0"),
+        (OUTPUTS, struct.pack("<I", 2**32 - 1) + OUTPUTS[4:], "outputs: 4294967295"),
+        (OUTPUTS, listed((14, b""), (13, b"map")), "tensor 14, but there are 14"),
+        (OUTPUTS, listed((0, b""), (13, b"map")), "tensor 0 is an output and not of type f32"),
+        (OUTPUTS, listed((12, b"map"), (13, b"map")), "two outputs of one name"),
+        (OUTPUTS, listed((13, b""), (13, b"map")), "two outputs of one name, or of one tensor"),
+        (OUTPUTS, listed((12, b"\0"), (13, b"map")), "is 0"),
+    ],
+)  # fmt: skip
+def test_hostile_curves_places_and_outputs(old: bytes, new: bytes, words: str) -> None:
+    content = with_numbers(old, new)
+    assert words in refusal(content)
+    assert problem_in_python(content) is not None
+
+
+def test_values_too_large_for_a_curve() -> None:
+    """The scale of what the curve reads, of what that is made of, and the largest code times it."""
+    for scale, fits in ((2.0**30 / 128, True), (2.0**30 / 2, False)):
+        body = bytearray(SMALL)
+        for index in (4, 5, 6):
+            end = TABLE + (index + 1) * TENSOR.size
+            body[end - 4 : end] = struct.pack("<f", scale)
+        content = repaired(bytes(body[HEADER:]))
+        assert (problem(content) is None) is (problem_in_python(content) is None) is fits
+
+
 def test_a_tensor_written_twice_and_one_never() -> None:
     requantize = b"\3\1\0r" + struct.pack("<IBI", 3, 1, 4)
     assert "written twice" in refusal(
@@ -248,3 +317,19 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty.dbq").touch()
     assert "no .dbq file" in refusal(tmp_path / "empty.dbq")
     assert "Not a regular file" in refusal("/dev/null")
+
+
+def test_files_of_version_1_with_any_bit_flipped() -> None:
+    """Both readers agree, and what loads runs to the same numbers."""
+    golden = Path(__file__).parents[1] / "deploy" / "golden" / "version_1.dbq"
+    flips = (repaired(body, version=1) for body in bit_flips(golden.read_bytes()[HEADER:]))
+    loaded = 0
+    for content in list(flips)[::5]:
+        text = problem(content)
+        assert (text is None) is (problem_in_python(content) is None)
+        if text is None and (loaded := loaded + 1) % 10 == 0:
+            program = read_program(content)
+            images = images_for(program, 1)
+            with load(content) as net:
+                np.testing.assert_equal(net(images), reference.run(program, images))
+    assert loaded > 100

@@ -20,6 +20,7 @@ namespace {
 #include "kernels/isa/finish.inc"
 #include "kernels/isa/pool.inc"
 #include "kernels/isa/table.inc"
+#include "kernels/isa/values.inc"
 
 constexpr Simd make_kernels() {
     Simd simd;
@@ -40,6 +41,10 @@ constexpr Simd make_kernels() {
     simd.lookup_three = lookup_three;
     simd.finish_i16 = finish<int16_t>;
     simd.finish_i32 = finish<int32_t>;
+    simd.finish_values = finish_values;
+    simd.curve = curve;
+    simd.multiply = multiply;
+    simd.mix = mix;
     simd.combine = combine;
     simd.sum_plane = sum_plane;
     simd.add_row = add_row;

@@ -85,6 +85,26 @@ struct Planes3x3 {
 
 }  // namespace depthwise
 
+namespace values {
+
+// CurveSpec of one plane.
+struct Curve {
+    Type type = Type::I32;
+    float scale = 1, low = 0, high = 1, density = 1;
+    bool times_x = false;
+    int segments = 1;
+    const float *knots = nullptr, *steps = nullptr;  // steps[i] = knots[i + 1] - knots[i]
+};
+
+// MultiplySpec of one plane; without b the factor is a number.
+struct Product {
+    Type types[2] = {Type::I32, Type::I32};
+    const unsigned char *a = nullptr, *b = nullptr;
+    float factor = 1;
+};
+
+}  // namespace values
+
 // Sums of all branches of consecutive channels, to be written to one output.
 struct Finish {
     const void* sums = nullptr;  // sum j of channel i starts at (i * branches + j) * stride
@@ -146,6 +166,12 @@ struct Simd {
 
     void (*finish_i16)(const Finish&) = nullptr;
     void (*finish_i32)(const Finish&) = nullptr;
+    void (*finish_values)(const Finish&) = nullptr;  // of floats, with one branch
+    // v[i] of n pixels, see CurveSpec and MultiplySpec.
+    void (*curve)(const values::Curve&, const unsigned char* codes, size_t n, float* v) = nullptr;
+    void (*multiply)(const values::Product&, size_t n, float* v) = nullptr;
+    // v[i] = a[i] + share * (b[i] - a[i])
+    void (*mix)(const float* a, const float* b, float share, size_t n, float* v) = nullptr;
     // One or two planes of codes through the formula: the inputs are planes, not the sums of `finish`.
     void (*combine)(const unsigned char* const* in, const Type* types, size_t pixels,
                     const Finish&) = nullptr;

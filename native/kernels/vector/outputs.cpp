@@ -44,4 +44,9 @@ void Outputs::write_element(const int32_t* sums, int channel, const Planes* out,
         dbq::write_element(outputs_[o], sums, branches_, channel, out[o].plane[channel], pixel);
 }
 
+void Outputs::write_value(float v, int channel, const Planes* out, size_t pixel) const {
+    for (size_t o = 0; o < outputs_.size(); ++o)
+        dbq::write_value(outputs_[o], v, channel, out[o].plane[channel], pixel);
+}
+
 }  // namespace dbq::vec

@@ -19,6 +19,8 @@ public:
     void write(void (*kernel)(const Finish&), Finish finish, int first, const Planes* out) const;
     void write_element(const int32_t* sums, int channel, const Planes* out, size_t pixel) const;
 
+    void write_value(float v, int channel, const Planes* out, size_t pixel) const;
+
     size_t size() const { return outputs_.size(); }
     // The part of Finish that depends on the output and channel.
     void describe(size_t output, int channel, const Planes* out, Finish& finish) const;

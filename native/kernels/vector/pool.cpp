@@ -3,7 +3,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/vector/outputs.h"
+#include "kernels/vector/values.h"
 #include "threads/stop.h"
 
 namespace dbq::vec {
@@ -25,12 +25,19 @@ private:
         for (int k = channels.begin; k < channels.end; ++k) {
             if (is_global()) {
                 const int32_t sum = simd_.sum_plane(spec_.in_type, in[0].plane[k], spec_.in.pixels());
-                outputs_.write_element(&sum, k, out, 0);
+                if (spec_.is_mean) outputs_.write_value(float(sum) / float(spec_.in.pixels()), k, out, 0);
+                else outputs_.write_element(&sum, k, out, 0);
                 continue;
             }
             auto sums = reinterpret_cast<int32_t*>(scratch + line_bytes());
             for (int y = 0; y < spec_.out.height && !stopped(); ++y)
                 pool_line(in[0].plane[k], y, reinterpret_cast<int32_t*>(scratch), sums + y * spec_.out.width);
+            if (spec_.is_mean) {
+                const auto means = reinterpret_cast<float*>(scratch + line_bytes());
+                divide(sums, means);
+                write_values(simd_, outputs_, means, spec_.out.pixels(), k, 0, out);
+                continue;
+            }
             Finish finish;
             finish.sums = sums;
             finish.channels = 1;
@@ -45,6 +52,24 @@ private:
                w.kernel_w - w.pad_left >= spec_.in.width;
     }
     size_t line_bytes() const { return plane_bytes(Type::I32, size_t(spec_.in.width), size_t(simd_.lanes)); }
+
+    // Each sum by the number of pixels it was made of; in place, through a copy of each number.
+    void divide(const int32_t* sums, float* means) const {
+        const Window& w = spec_.window;
+        const auto inside = [](int first, int kernel, int size) {
+            return std::min(first + kernel, size) - std::max(first, 0);
+        };
+        for (int y = 0; y < spec_.out.height && !stopped(); ++y) {
+            const int rows = inside(y * w.stride_h - w.pad_top, w.kernel_h, spec_.in.height);
+            for (int x = 0; x < spec_.out.width; ++x, ++sums, ++means) {
+                const int columns = inside(x * w.stride_w - w.pad_left, w.kernel_w, spec_.in.width);
+                int32_t sum;
+                std::memcpy(&sum, sums, sizeof sum);
+                const float mean = float(sum) / float(rows * columns);
+                std::memcpy(means, &mean, sizeof mean);
+            }
+        }
+    }
 
     void pool_line(const unsigned char* plane, int out_y, int32_t* columns, int32_t* sums) const {
         const Window& w = spec_.window;

@@ -1,4 +1,4 @@
-#include "kernels/vector/table_lists.h"
+#include "kernels/vector/table/table_lists.h"
 
 #include <algorithm>
 #include <cstdlib>

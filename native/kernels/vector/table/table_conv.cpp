@@ -5,7 +5,7 @@
 
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
-#include "kernels/vector/table_lists.h"
+#include "kernels/vector/table/table_lists.h"
 #include "threads/stop.h"
 
 namespace dbq::vec {
