@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import dbq
 from dbq.deploy import reference
 from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.operations.curve import Curve
 from dbq.lowering.lower import lower
 
 FX8 = dbq.Plan("all", default=dbq.LayerPlan.of("8b", 8))
@@ -152,6 +153,33 @@ class ImageAgain(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.second(torch.cat([self.first(x).relu(), F.avg_pool2d(x, 3, 2, 1)], 1))
+
+
+@pytest.mark.parametrize(
+    ("case", "gate"),
+    [
+        ("sigmoid", torch.sigmoid),
+        ("hard sigmoid", F.hardsigmoid),
+        ("hard swish", F.hardsigmoid),
+        ("silu", torch.sigmoid),
+        ("gelu", torch.special.ndtr),
+        ("gelu by tanh", lambda x: F.gelu(x, approximate="tanh") / x),
+        ("mish", lambda x: F.mish(x) / x),
+        ("tanh", torch.tanh),
+        ("elu", torch.expm1),
+    ],
+)
+def test_curves_are_near_what_they_stand_for(case: str, gate: Callable[[Tensor], Tensor]) -> None:
+    """Off by 2^-13 at most: in g, and for x * g(x) in g times the interval where g still changes."""
+    torch.manual_seed(11)
+    x = torch.rand(2, 3, 8, 8)
+    program = lower(prepared(Between(FUNCTIONS[case]), x), x, report=None)
+    (curve,) = (op for op in program.operations if isinstance(op, Curve))
+    at = torch.linspace(-30, 30 if case != "elu" else 0, 100_001, dtype=torch.float64)
+    at = at[at != 0]
+    places = np.linspace(curve.low, curve.high, curve.segments + 1)
+    found = np.interp(at.numpy(), places, curve.knots)
+    assert np.abs(found - gate(at).numpy()).max() <= 2**-13
 
 
 @pytest.mark.parametrize("case", [*IMAGES, "read again"])

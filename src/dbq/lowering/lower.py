@@ -1,7 +1,7 @@
 """lower: a trained, quantized network to an integer program. The only bridge between the halves.
 
-reading.py      a recorded run (model/reading/recording.py) again, on operands instead of tensors; handlers/ know
-                the functions
+reading.py      a recorded run (model/reading/recording.py) again, on operands instead of tensors;
+                handlers/ know the functions
 operands.py     a value, or a value seen through padding, views and slices
 values.py       what a value is, and the operation that computes it
 emission.py     which values are read in which representations; then tensors and operations
@@ -28,6 +28,9 @@ from dbq.model.pixels import denormalise, normalise
 from dbq.model.reading.recording import Recording, record
 from dbq.version import __version__
 
+# Images that torch and program are compared on: every tensor of both is in memory at once.
+MOST_COMPARED = 8
+
 
 def lower(
     model: nn.Module,
@@ -42,8 +45,8 @@ def lower(
 
     It reads uint8 images [N, H, W, C]. `mean` and `std` (0 and 1 by default) turn them into the input of
     the network, (pixel / 255 - mean) / std for each channel, and become part of the program. The program
-    is compared with the network on `example_input` [N, C, H, W], such a normalised input; `report` gets
-    the outcome as a line of text.
+    is compared with the network on the first images of `example_input` [N, C, H, W], such a normalised
+    input, at most MOST_COMPARED of them; `report` gets the outcome as a line of text.
 
     >>> import dbq
     >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
@@ -66,7 +69,7 @@ def lower(
     was_training, device = model.training, example_input.device
     model.eval()
     try:
-        images = denormalise(example_input, mean, std)
+        images = denormalise(example_input[:MOST_COMPARED], mean, std)
         x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std).to(device)
         recording = record(model, torch.cat([x[:1], x[-1:]]))
         emitted = _emit(recording, Shape(*x.shape[1:]), mean, std, name or type(model).__name__)

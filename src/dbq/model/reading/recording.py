@@ -16,6 +16,7 @@ Quantizers are leaves: a call of one is a call of the recording, and what it com
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -184,9 +185,9 @@ class _Recorder(TorchFunctionMode):
         self.given: Any = None  # and its arguments
         self.count = 0  # of values
         self.names: Counter[str] = Counter()
-        # By id: the tensor, which stays alive so that no other one gets its id, its version when it was
-        # seen, and what it is.
-        self.known: dict[int, tuple[Tensor, int, Recorded | Constant]] = {}
+        # By id: the tensor, its version when it was seen, and what it is. It is not kept alive, so a run
+        # that is recorded takes no more memory; another tensor may then get the id of one that died.
+        self.known: dict[int, tuple[weakref.ref[Tensor], int, Recorded | Constant]] = {}
         for name, tensor in _tensors_of(model):
             self._know(tensor, Constant(tensor, name))
         for leaf in tree_iter(example_input):
@@ -229,7 +230,7 @@ class _Recorder(TorchFunctionMode):
 
     def _argument(self, tensor: Tensor) -> Argument:
         found = self.known.get(id(tensor))
-        if found is None or found[0] is not tensor:
+        if found is None or found[0]() is not tensor:
             return Unseen()
         _, version, operand = found
         return operand if version == _version(tensor) else Overwritten(operand)
@@ -274,7 +275,7 @@ class _Recorder(TorchFunctionMode):
         return value
 
     def _know(self, tensor: Tensor, operand: Recorded | Constant) -> None:
-        self.known[id(tensor)] = tensor, _version(tensor), operand
+        self.known[id(tensor)] = weakref.ref(tensor), _version(tensor), operand
 
 
 def op_name(function: Callable[..., Any]) -> str:
