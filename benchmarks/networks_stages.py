@@ -119,7 +119,7 @@ class Survey:
         )
         if not difference < OFF + TIMES * noise:
             raise DifferenceError(
-                f"outputs are off by {difference:.3f} of their spread; torch with moved codes: {noise:.3f}"
+                f"outputs off by {difference:.3f} of their spread; torch with moved codes: {noise:.3f}"
             )
         return {"difference": difference, "noise": noise}
 
