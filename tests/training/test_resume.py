@@ -28,9 +28,11 @@ from tests.runs import (
     dbq_train,
     environment,
     finished,
+    same_network,
     single_thread,
     tiny_recipe,
     wait_for_checkpoint,
+    without_time,
 )
 
 from .test_shipped_recipes import make_imagenet
@@ -51,16 +53,6 @@ def undisturbed(tiny: Path, tmp_path: Path) -> Path:
     with single_thread():
         train(recipe, tmp_path / "undisturbed")
     return tmp_path / "undisturbed"
-
-
-def same_network(one: Path, other: Path) -> None:
-    for name in ("model.safetensors", "best.safetensors"):
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
-
-
-def without_time(run: Path) -> list[dict[str, object]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: row[key] for key in row if key != "seconds"} for row in rows]
 
 
 def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
