@@ -14,6 +14,7 @@ from dbq.deploy import reference
 from dbq.deploy.engine import Net, load
 from dbq.deploy.fileformat import write_program
 from dbq.errors import EngineError
+from tests.disturbances import memory_in_use
 from tests.native.handmade import images_for, random_program
 
 pytestmark = pytest.mark.native
@@ -76,6 +77,20 @@ def test_errors_belong_to_the_thread_that_made_them(net: Net) -> None:
     with ThreadPoolExecutor(4) as callers:
         texts = list(callers.map(fail, range(200)))
     assert texts == [f"{1000 + i} threads, expected 1 to 256" for i in range(200)]
+
+
+def test_loading_and_freeing_a_thousand_times_takes_no_memory() -> None:
+    """A leak of what the small network needs, each time, would be twice the bound."""
+    content = write_program(PROGRAM)
+    before = 0
+    for number in range(1200):
+        with load(content, threads=1 + number % 2) as own:
+            if number % 100 == 0:
+                own(IMAGES)
+            size = own.peak_memory
+        if number == 200:
+            before = memory_in_use()
+    assert memory_in_use() - before < 500 * size
 
 
 def _in_a_child(net: Net, queue: multiprocessing.Queue[bool]) -> None:
