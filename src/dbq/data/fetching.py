@@ -18,7 +18,7 @@ TIMEOUT = 30  # seconds without an answer
 
 
 def fetch(url: str, path: Path, md5: str, progress: Progress = silent) -> None:
-    """Write `url` to `path`, unless its checksum is wrong. A failure leaves nothing, no folder either."""
+    """Write `url` to `path`, unless its checksum is wrong. A failure leaves nothing behind."""
     by_hand = f"download it elsewhere, put it at {path} and run this again"
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, _folder(path.parent):

@@ -24,6 +24,7 @@ from dbq.lowering.emission import Emitted, emit
 from dbq.lowering.reading import GraphReader
 from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
+from dbq.support.toml import shown
 from dbq.version import __version__
 
 
@@ -34,6 +35,7 @@ def lower(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     name: str = "",
+    classes: Sequence[str] = (),
     report: Callable[[str], None] | None = print,
 ) -> Program:
     """The integer program of a prepared, trained network.
@@ -41,7 +43,7 @@ def lower(
     It reads uint8 images [N, H, W, C]. `mean` and `std` (0 and 1 by default) turn them into the input of
     the network, (pixel / 255 - mean) / std for each channel, and become part of the program. The program
     is compared with the network on `example_input` [N, C, H, W], such a normalised input; `report` gets
-    the outcome as a line of text.
+    the outcome as a line of text. `classes` names the outputs, for `dbq run` and `dbq eval`.
 
     >>> import dbq
     >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
@@ -65,6 +67,7 @@ def lower(
     model.eval()
     try:
         emitted = _emit(model, Shape(*example_input.shape[1:]), mean, std, name)
+        named = _class_names(emitted.program, classes)
         images = denormalise(example_input, mean, std)
         x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std)
         agreement = compare(model, emitted, x.to(device), images)
@@ -72,7 +75,18 @@ def lower(
         model.train(was_training)
     if report is not None:
         report(str(agreement))
-    return emitted.program.with_facts(agreement=agreement.to_json())
+    return emitted.program.with_facts(agreement=agreement.to_json(), **named)
+
+
+def _class_names(program: Program, classes: Sequence[str]) -> dict[str, list[str]]:
+    """The fact that names the outputs, unless no names are given."""
+    if not classes:
+        return {}
+    count = program.tensors[program.output].shape.channels
+    wrong = isinstance(classes, str) or any(type(name) is not str for name in classes)
+    if wrong or len(classes) != count or len(set(classes)) != count:
+        raise LoweringError(f"classes {shown(classes)}: expected {count} different strings")
+    return {"classes": list(classes)}
 
 
 def _emit(

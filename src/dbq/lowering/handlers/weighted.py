@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.packing import Codes as IntegerCodes
 from dbq.deploy.operations.requantize import Requantize
-from dbq.deploy.packing import Codes as IntegerCodes
 from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Window
 from dbq.errors import LoweringError
