@@ -40,9 +40,10 @@ def export(
     from dbq.deploy.fileformat import save
     from dbq.experiments.export import program_of_run
     from dbq.lowering.agreement import Agreement
+    from dbq.training.record.rundir import RunDir
 
     program = program_of_run(network, data)
-    target = out or (network if network.is_dir() else network.parent) / "net.dbq"
+    target = out or RunDir(network if network.is_dir() else network.parent).deployed
     size = save(program, target)
     files = {"file": str(target), "bytes": size}
     if onnx is not None:
