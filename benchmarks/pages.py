@@ -19,6 +19,7 @@ import comparison_tables
 import engine_tables
 import summary_table
 import sweep_tables
+import torture_table
 from tabular import RESULTS, ROOT, measured
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **comparison_tables.TABLES,
     **engine_tables.TABLES,
     **sweep_tables.TABLES,
+    **torture_table.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
        for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip

@@ -5,7 +5,8 @@
 Half of the time goes to trainings, half to readers and the engine. Every attack is struck again and
 again, with dice of its own (a repeated seed makes the same changes; when a kill arrives is up to the
 machine), in a process of its own: a crash, a hang, a wrong result or an unbounded amount of memory is
-a finding. The table at the end counts what was done; with a finding, the exit code is 1.
+a finding. The table at the end, which Ctrl-C brings forward, counts what was done; with a finding, the
+exit code is 1.
 
 results/torture.json is written by a full campaign only (no --only); `pages.py` puts it into
 docs/reliability.md.
@@ -22,6 +23,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,8 +35,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: processes are for
 import torture_files
 import torture_runs
 from machine import headline, options, save
-from tabular import plain
+from tabular import Row, plain
 from torture_files import Attack
+from torture_table import HEADS, cells
 
 from tests.disturbances import NotHereError
 
@@ -114,7 +117,7 @@ def campaign(records: list[Record], minutes: float, seed: int, base: Path) -> No
         strike(record, f"{seed}/{record.name}/{record.strikes}", base)
 
 
-def rows(records: list[Record]) -> list[dict[str, object]]:
+def rows(records: list[Record]) -> list[Row]:
     return [
         {
             "attack": record.name,
@@ -125,14 +128,6 @@ def rows(records: list[Record]) -> list[dict[str, object]]:
         }
         for record in records
     ]
-
-
-def as_cells(row: dict[str, object]) -> list[str]:
-    """A row of the table, in a terminal and on the page."""
-    counts = row["counts"]
-    assert isinstance(counts, dict)
-    text = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-    return [str(row["attack"]), str(row["skipped"] or text), str(row["findings"])]
 
 
 def main() -> None:
@@ -146,12 +141,15 @@ def main() -> None:
     print(headline(), flush=True)
     with tempfile.TemporaryDirectory() as base:
         torture_runs.prepare(Path(base))
-        campaign(records, arguments.minutes, arguments.seed, Path(base))
-    print(plain(["attack", "what was done", "findings"], map(as_cells, rows(records)), left=2))
+        begin = time.monotonic()
+        with suppress(KeyboardInterrupt):
+            campaign(records, arguments.minutes, arguments.seed, Path(base))
+        minutes = (time.monotonic() - begin) / 60
+    print(plain(HEADS, map(cells, rows(records)), left=2))
     if not arguments.only:
         command = f"python benchmarks/torture.py --minutes {arguments.minutes:g}"
         command += f" --seed {arguments.seed}" if arguments.seed else ""
-        save("torture", command, minutes=arguments.minutes, rows=rows(records))
+        save("torture", command, minutes=round(minutes, 1), rows=rows(records))
     sys.exit(any(record.findings for record in records))
 
 

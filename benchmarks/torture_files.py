@@ -273,7 +273,9 @@ def forks(dice: Random, work: Path, base: Path) -> Counter[str]:
         process.start()
         assert np.array_equal(net(some), expected)
         process.join(60)
-        assert process.exitcode == 0, process.exitcode
+        code = process.exitcode
+        process.kill()  # if it hangs
+        assert code == 0, code
     net.close()
     return Counter({"forks": 10})
 

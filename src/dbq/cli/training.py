@@ -35,12 +35,15 @@ def train(
 ) -> None:
     """Train by a recipe; writes the network, its metrics and its result into a directory.
 
-    Accuracy is that of the hard network on the whole test set. Ctrl-C saves a checkpoint and stops.
+    Accuracy is that of the hard network on the whole test set: every weight is one of its few levels,
+    as when it is deployed. While it trains it is soft: levels are joined by sigmoids, whose steepness T
+    (the temperature) rises. Ctrl-C saves a checkpoint and stops.
 
     \b
     Examples:
-      dbq train resnet20-2t-quick --out runs/2t --set model.weights=resnet20.safetensors
-      dbq train resnet20-2t-quick --out runs/2t --resume
+      dbq train digits-fp --out runs/fp
+      dbq train digits-2t --out runs/2t --set model.weights=runs/fp
+      dbq train digits-2t --out runs/2t --resume
       dbq train mine.toml --out runs/mine --set train.epochs=3 --set machine.channels_last=true
       torchrun --nproc-per-node=2 -m dbq train digits-2t --out runs/two --set machine.sync_bn=true
     """
