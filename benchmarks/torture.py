@@ -23,7 +23,6 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -109,9 +108,14 @@ def _in_child(attack: Attack, seed: str, base: Path, pipe: Connection) -> None:
 
 
 def campaign(records: list[Record], minutes: float, seed: int, base: Path) -> None:
-    """Strike with whoever has had the least of its share of the time, until the time is over."""
+    """Strike with whoever has had the least of its share of the time, until the time is over.
+
+    After Ctrl-C the strike at work is the last: it has disks to unmount and files to remove.
+    """
     end = time.monotonic() + 60 * minutes
-    while time.monotonic() < end:
+    asked: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    while time.monotonic() < end and not asked:
         open_ = [record for record in records if not record.skipped]
         record = min(open_, key=lambda record: record.seconds / record.share)
         strike(record, f"{seed}/{record.name}/{record.strikes}", base)
@@ -142,8 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as base:
         torture_runs.prepare(Path(base))
         begin = time.monotonic()
-        with suppress(KeyboardInterrupt):
-            campaign(records, arguments.minutes, arguments.seed, Path(base))
+        campaign(records, arguments.minutes, arguments.seed, Path(base))
         minutes = (time.monotonic() - begin) / 60
     print(plain(HEADS, map(cells, rows(records)), left=2))
     if not arguments.only:
