@@ -61,7 +61,7 @@ def tiles_of(about: RunFacts, base: RunFacts | None) -> list[Tile]:
             _times_less(ours.cost.C_M, theirs.cost.C_M) if theirs else "",
         ),
         Tile(
-            "cost: full adders of an inference (C_S)",
+            "cost: full adders (C_S)",
             short(ours.cost.C_S),
             _times_less(ours.cost.C_S, theirs.cost.C_S) if theirs else "",
         ),
@@ -70,7 +70,7 @@ def tiles_of(about: RunFacts, base: RunFacts | None) -> list[Tile]:
         threads = "1 thread" if about.bench["threads"] == 1 else f"{about.bench['threads']} threads"
         tiles.append(
             Tile(
-                f"latency: median of one image, {about.bench['isa']}, {threads}",
+                f"latency: one image, {about.bench['isa']}, {threads}",
                 f"{about.bench['milliseconds']:.3g} ms",
                 about.bench_source,
             )
