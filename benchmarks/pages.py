@@ -20,6 +20,7 @@ import engine_tables
 import networks_tables
 import summary_table
 import sweep_tables
+import torture_table
 from tabular import RESULTS, ROOT, measured
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -29,6 +30,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **engine_tables.TABLES,
     **networks_tables.TABLES,
     **sweep_tables.TABLES,
+    **torture_table.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
        for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip

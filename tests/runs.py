@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,3 +87,15 @@ def finished(command: list[str], timeout: float = 120) -> subprocess.CompletedPr
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done
+
+
+def same_network(one: Path, other: Path) -> None:
+    """Both runs ended with the same bits."""
+    for name in ("model.safetensors", "best.safetensors"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def without_time(run: Path) -> list[dict[str, object]]:
+    """What a run recorded of its epochs, but for how long they took."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: row[key] for key in row if key != "seconds"} for row in rows]

@@ -32,7 +32,7 @@ template <typename Condition> bool spin(const Condition& done) {
 
 }  // namespace
 
-Pool::Pool(int threads) {
+Pool::Pool(int threads) : owner_(getpid()) {
     try {
         for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
     } catch (...) {
@@ -42,10 +42,12 @@ Pool::Pool(int threads) {
 }
 
 std::shared_ptr<Pool> Pool::start(int threads) {
-    return {new Pool(threads), [owner = getpid()](Pool* pool) {
-                if (getpid() == owner) delete pool;
+    return {new Pool(threads), [](Pool* pool) {
+                if (pool->is_ours()) delete pool;
             }};
 }
+
+bool Pool::is_ours() const { return getpid() == owner_; }
 
 void Pool::stop() {
     ticket_.store(STOP << TASK_BITS | TASK_MASK);
@@ -62,7 +64,7 @@ void Pool::run_job(int tasks, const void* function, Call call) {
     tasks_.store(tasks, std::memory_order_release);
     unfinished_.store(tasks, std::memory_order_release);
     ticket_.store(job << TASK_BITS);
-    if (asleep_.load() > 0) wake();
+    if (asleep_.load() > 0 && is_ours()) wake();
     take_tasks(job, 0);
     // The remaining tasks run on other threads; yield in case one of them was preempted.
     const auto done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };

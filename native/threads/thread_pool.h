@@ -14,7 +14,8 @@ namespace dbq {
 class Pool {
 public:
     // The caller of run() is one of the threads. In a forked child the others do not exist: there it takes
-    // all tasks, and the pool is never destroyed, because joining the others would never end.
+    // all tasks, nobody is woken (the lock and the condition may be as a thread left them half-way, and
+    // would never be released), and the pool is never destroyed, because joining would never end.
     static std::shared_ptr<Pool> start(int threads);
 
     Pool(const Pool&) = delete;
@@ -47,6 +48,7 @@ private:
     void work(int thread);
     uint64_t next_job(uint64_t last);
     void wake();
+    bool is_ours() const;  // false in a forked child
 
     // The number of the job and its next task, both in one word, so that a late thread can never take a task
     // of another job than the one whose fields it has read: job numbers never repeat.
@@ -64,6 +66,7 @@ private:
     std::condition_variable awake_;
     std::atomic<int> asleep_{0};
     std::vector<std::thread> workers_;
+    const int owner_;  // the process that has the threads
 };
 
 }  // namespace dbq

@@ -179,3 +179,20 @@ def test_help_needs_no_torch() -> None:
 @pytest.mark.parametrize("more", [(), ("--resume",), ("--tensorboard",)])
 def test_a_directory_whose_name_is_too_long(tiny: Path, more: tuple[str, ...]) -> None:
     assert "x" * 300 in fail("train", str(tiny), "--out", "x" * 300, *more)
+
+
+def test_tensorboard_writes_nothing_into_a_locked_directory(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    holder = "import sys, time\nfrom pathlib import Path\nfrom dbq.support.lock import only_one\n"
+    holder += (
+        "with only_one(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)"
+    )
+    command = [sys.executable, "-c", holder, str(out / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "held\n"
+            assert str(process.pid) in fail("train", str(tiny), "--out", str(out), "--tensorboard")
+        finally:
+            process.kill()
+    assert [path.name for path in out.iterdir()] == ["lock"]

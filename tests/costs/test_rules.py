@@ -541,3 +541,11 @@ def test_census_of_nothing() -> None:
     assert found.rows == ()
     assert found.total.C_C == 0
     assert take_census(nn.Linear(3, 0), torch.zeros(1, 3)).rows
+
+
+def test_permuted_images_are_no_operation() -> None:
+    """Pooling a channels-last tensor calls as_strided_, which moves nothing and computes nothing."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1))
+    found = cost(net, torch.rand(2, 8, 8, 3).permute(0, 3, 1, 2))
+    assert "as_strided" not in str(found)
+    assert found.total == cost(net, torch.rand(2, 3, 8, 8)).total

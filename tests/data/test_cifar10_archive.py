@@ -69,7 +69,8 @@ def test_wrong_checksums(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(cifar10_archive.ARCHIVES, NAME, "0" * 32)
     with pytest.raises(DataError, match=f"{NAME}.*{'0' * 32}"):
         prepare_data("cifar10", data)
-    assert list(data.iterdir()) == []  # neither under its name nor half of it
+    assert not data.exists()  # neither under its name nor half of it, and no empty folder
+    data.mkdir()
     (data / NAME).write_bytes(b"half of it")
     with pytest.raises(DataError, match=f"{NAME}.*{md5(b'half of it')}"):
         prepare_data("cifar10", data)
@@ -78,10 +79,11 @@ def test_wrong_checksums(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyP
 def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cifar10_archive, "HOME", "http://127.0.0.1:9/")  # nobody listens there
     with pytest.raises(DataError) as caught:
-        prepare_data("cifar10", tmp_path)
+        prepare_data("cifar10", tmp_path / "some" / "data")
     message = str(caught.value)
     assert "http://127.0.0.1:9/cifar-10-binary.tar.gz" in message
-    assert str(tmp_path / NAME) in message, "where to put it by hand"
+    assert str(tmp_path / "some" / "data" / NAME) in message, "where to put it by hand"
+    assert list(tmp_path.iterdir()) == [], "an empty folder would look like a data set"
     assert "\n" not in message
 
 
@@ -92,6 +94,35 @@ def test_interrupted_fetch_leaves_nothing(tmp_path: Path, home: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fetch((home / NAME).as_uri(), tmp_path / "archive", "", interrupt)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+
+
+def test_a_fetch_that_fails_half_way_removes_only_what_it_made(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for place in (tmp_path / "mine" / "x", tmp_path / "new" / "folder" / "x"):
+        with pytest.raises(DataError, match="md5"):
+            fetch((home / NAME).as_uri(), place, "0" * 32)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "mine"]
+
+
+def test_two_fetches_and_two_unpackings_at_once(tmp_path: Path, home: Path) -> None:
+    """Both succeed, whoever is first; what a killed one left is removed."""
+    archive, whole = tmp_path / "data" / NAME, (home / NAME).read_bytes()
+    again: list[object] = []
+
+    def another(*_: object) -> None:
+        if not again:
+            again.append(None)
+            fetch((home / NAME).as_uri(), archive, md5(whole))
+
+    fetch((home / NAME).as_uri(), archive, md5(whole), another)
+    assert archive.read_bytes() == whole
+    left = tmp_path / "data" / f"cifar-10.{'0' * 16}.partial"
+    (left / "cifar-10-batches-bin").mkdir(parents=True)
+    for _ in range(2):
+        cifar10_archive.unpack(archive, tmp_path / "data")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
+        "cifar-10-batches-bin", NAME,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["../outside", "{tmp_path}/outside", "inner/../../../outside"])

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbq.deploy.packing import pack_bits, pack_trits, packed_size, unpack_bits, unpack_trits
+from dbq.deploy.operations.packing import (
+    pack_bits,
+    pack_trits,
+    packed_size,
+    unpack_bits,
+    unpack_trits,
+)
 from dbq.errors import FileFormatError
 
 

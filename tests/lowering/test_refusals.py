@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -141,6 +142,22 @@ def test_what_lower_is_given() -> None:
         lower(model, torch.zeros(3, 8, 8))
     with pytest.raises(LoweringError, match=r"\(0\.5,\)"):
         lower(model, torch.zeros(1, 3, 8, 8), mean=(0.5,), std=(0.5,))
+
+
+def test_names_of_classes() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    x = torch.rand(2, 3, 4, 4)
+    dbq.prepare(model, "fx8-3", x)
+    dbq.calibrate(model, [x])
+    assert "classes" not in dbq.lower(model, x, report=None).facts
+    program = dbq.lower(model, x, classes=("cat", "größe"), report=None)
+    assert program.facts["classes"] == ["cat", "größe"]
+    odd: list[Any] = [["cat"], "ab", ["cat", 1], ["cat", "cat"], ["a", "b", "c"]]
+    for classes in odd:
+        with pytest.raises(LoweringError, match="2 different strings"):
+            dbq.lower(model, x, classes=classes, report=None)
 
 
 def test_a_network_that_branches_on_values() -> None:

@@ -37,11 +37,13 @@ def extreme_words(body: bytes) -> Iterator[bytes]:
             yield body[:place] + packed + body[place + 4 :]
 
 
-def mutants(bodies: Sequence[bytes], dice: Random, count: int) -> Iterator[bytes]:
-    """Bodies with one to three random changes: bits, words, and bytes lost, repeated or moved."""
+def mutants(
+    bodies: Sequence[bytes], dice: Random, count: int, changes: Sequence[int] = (1, 1, 1, 2, 3)
+) -> Iterator[bytes]:
+    """Bodies with a few random changes each: bits, words, and bytes lost, repeated or moved."""
     for _ in range(count):
         body = bytearray(dice.choice(bodies))
-        for _ in range(dice.choice((1, 1, 1, 2, 3))):
+        for _ in range(dice.choice(changes)):
             _change(body, dice)
         yield bytes(body)
 

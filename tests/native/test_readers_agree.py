@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
 
 import pytest
 
-from dbq.deploy.engine import load
-from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.fileformat import write_program
 from dbq.deploy.tensors import Shape
-from dbq.errors import EngineError, FileFormatError
 from tests.native.damage import HEADER, mutants, repaired
 from tests.native.handmade import one_convolution, random_program, small_program
+from tests.native.verdicts import disagreements, engine_accepts, python_accepts
 
 pytestmark = pytest.mark.native
 
 SMALL = write_program(small_program())
-
-
-def engine_accepts(content: bytes) -> bool | None:
-    """None if the engine finds the network too large, which is no verdict on the file."""
-    try:
-        load(content).close()
-    except FileFormatError:
-        return False
-    except EngineError:
-        return None
-    return True
-
-
-def python_accepts(content: bytes) -> bool:
-    try:
-        read_program(content)
-    except FileFormatError:
-        return False
-    return True
-
-
-def disagreements(files: Iterator[bytes]) -> list[bytes]:
-    """What one reader refuses and the other accepts."""
-    verdicts = ((content, engine_accepts(content)) for content in files)
-    return [
-        content
-        for content, verdict in verdicts
-        if verdict is not None and verdict != python_accepts(content)
-    ]
 
 
 @pytest.mark.parametrize("seed", range(8))

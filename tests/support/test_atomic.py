@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dbq.errors import DiskError
-from dbq.support.atomic import write_atomically
+from dbq.support.atomic import partial_folder, write_atomically
+from tests.disturbances import NotHereError, small_disk
 
 # Writes until it is killed, which it is at the moment when the partial file is complete.
 KILLED = """
@@ -96,6 +97,30 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "file", b"content")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_at_work_is_left_alone(tmp_path: Path) -> None:
+    with partial_folder(tmp_path / "data") as first:
+        (first / "file").write_bytes(b"content")
+        with partial_folder(tmp_path / "data") as second:
+            assert first != second
+        assert (first / "file").exists()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.process
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    """A real one: a file system of 64 kB."""
+    try:
+        with small_disk(tmp_path / "disk", kilobytes=64) as disk:
+            write_atomically(disk / "file", b"old")
+            with pytest.raises(DiskError, match="No space left"):
+                write_atomically(disk / "file", bytes(100_000))
+            assert (disk / "file").read_bytes() == b"old"
+            assert os.listdir(disk) == ["file"]
+            write_atomically(disk / "file", bytes(30_000))
+    except NotHereError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.mark.parametrize("name", ["no/such/directory", "x" * 300, "nul\0", "."])

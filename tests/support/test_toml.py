@@ -80,7 +80,8 @@ def test_errors_name_the_key_and_the_value(table: dict[str, Any], names: list[st
     "text",
     ["name = " + "[" * 3000, f"name = {'[' * 3000}{']' * 3000}", "name = " + "9" * 5000,
      "name = 0x" + "f" * 5000, "rate = " + "9" * 4000, f"name = {'[' * 300}{']' * 300}",
-     f"name = '{'x' * 100_000}'\nrate = 'x'", 'name = "a\\u0000b"'],
+     f"name = '{'x' * 100_000}'\nrate = 'x'", 'name = "a\\u0000b"',
+     "k" * 5000 + " = 1", f"name = 'n'\nby_name.{'k' * 5000} = 1"],
 )  # fmt: skip
 def test_absurd_documents_are_refused_in_a_line(text: str) -> None:
     with pytest.raises(PlanError) as caught:

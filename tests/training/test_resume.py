@@ -6,6 +6,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -24,13 +25,16 @@ from dbq.training.recipe import load_recipe
 from dbq.training.record.checkpoint import read_checkpoint
 from dbq.training.run import Position, _Run, train
 from dbq.training.watchers.watching import StepReport
+from tests.disturbances import jumping_clocks, kill_while_writing, scatter_times
 from tests.runs import (
     dbq_train,
     environment,
     finished,
+    same_network,
     single_thread,
     tiny_recipe,
     wait_for_checkpoint,
+    without_time,
 )
 
 from .test_shipped_recipes import make_imagenet
@@ -53,16 +57,6 @@ def undisturbed(tiny: Path, tmp_path: Path) -> Path:
     return tmp_path / "undisturbed"
 
 
-def same_network(one: Path, other: Path) -> None:
-    for name in ("model.safetensors", "best.safetensors"):
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
-
-
-def without_time(run: Path) -> list[dict[str, object]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: row[key] for key in row if key != "seconds"} for row in rows]
-
-
 def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
     out = tmp_path / "killed"
     process = start(tiny, out, *LONG)
@@ -74,6 +68,32 @@ def test_killed_in_the_middle_of_an_epoch(tiny: Path, tmp_path: Path, undisturbe
     finished(dbq_train(tiny, out, *LONG, "--resume"))
     same_network(undisturbed, out)
     assert without_time(undisturbed) == without_time(out)
+
+
+def test_killed_while_a_partial_file_exists(tiny: Path, tmp_path: Path, undisturbed: Path) -> None:
+    out = tmp_path / "killed"
+    process = start(tiny, out, *LONG)
+    assert kill_while_writing(process, out, writes=6), "ended before it could be killed"
+    process.communicate()
+    assert len(list(out.glob("*.partial"))) == 1
+    finished(dbq_train(tiny, out, *LONG, "--resume"))
+    assert not list(out.glob("*.partial"))
+    same_network(undisturbed, out)
+
+
+def test_clocks_jump(
+    tiny: Path, tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it trains; and the files are from the past and from the future when it resumes."""
+    monkeypatch.setenv("PYTHONPATH", jumping_clocks(tmp_path / "clock", seed=0))
+    out = tmp_path / "jumped"
+    process = start(tiny, out, *LONG)
+    wait_for_checkpoint(out, process, epoch=1, step=1)
+    process.kill()
+    process.communicate()
+    scatter_times(out, random.Random(0))
+    finished(dbq_train(tiny, out, *LONG, "--resume"))
+    same_network(undisturbed, out)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])

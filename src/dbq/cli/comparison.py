@@ -108,7 +108,13 @@ def search(
         float, typer.Option(help="Share of the cost under --plan that may be spent, 0 to 1.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the plan is written, a .toml.")],
-    metric: Annotated[str, typer.Option(help="The cost: C_C, C_R or C_M.")] = "C_M",
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="The cost: C_C, 1-bit full adders; C_R, bits of weights and inputs; or C_M, bits "
+            "of the model.",
+        ),
+    ] = "C_M",
     plan: Annotated[str, typer.Option(help="The plan to start from.")] = "fx8-3",
     images: Annotated[int, typer.Option(min=1, help="Training images to look at.")] = 256,
     overrides: SetOption = None,

@@ -9,8 +9,6 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
-from dbq.errors import EngineError
-from dbq.support.facts import fact, fact_list, wrong_fact
 from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -42,9 +40,10 @@ def export(
     from dbq.deploy.fileformat import save
     from dbq.experiments.export import program_of_run
     from dbq.lowering.agreement import Agreement
+    from dbq.training.record.rundir import RunDir
 
     program = program_of_run(network, data)
-    target = out or (network if network.is_dir() else network.parent) / "net.dbq"
+    target = out or RunDir(network if network.is_dir() else network.parent).deployed
     size = save(program, target)
     files = {"file": str(target), "bytes": size}
     if onnx is not None:
@@ -107,23 +106,14 @@ def run(
     """
     import numpy as np
 
+    from dbq.deploy.classification import class_names, classify
     from dbq.deploy.engine import load
-    from dbq.deploy.images import images_in, read_image
+    from dbq.deploy.images import images_in
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
-        if len(net.outputs) > 1:
-            listed = ", ".join(map(repr, net.outputs))
-            raise EngineError(
-                f"{file} has {len(net.outputs)} outputs ({listed}), not one for classes"
-            )
-        classes, *pixels = net.output_shape
-        if pixels != [1, 1]:
-            raise EngineError(f"{file} has an output for each pixel, not for each image")
-        length = _resize_length(net.facts, max(net.input_shape[:2]))
-        names = fact_list(net.facts, "classes", str, classes) or list(map(str, range(classes)))
-        read = (read_image(path, net.input_shape, length) for path in paths)
-        logits = [net(image)[0] for image in read]  # a folder need not fit into memory
+        names = class_names(net, file) or list(map(str, range(net.output_shape[0])))
+        logits = list(classify(net, paths))
     rows: list[dict[str, Any]] = []
     for path, scores in zip(paths, logits, strict=True):
         best = np.argsort(-scores, kind="stable")[:top]
@@ -136,14 +126,6 @@ def run(
         typer.echo(printable(row["image"]))
         for each in row["top"]:
             typer.echo(f"  {each['logit']:9.3f}  {printable(each['class'])}")
-
-
-def _resize_length(facts: dict[str, Any], side: int) -> int:
-    """The length that `read_image` takes, 0 if the file has none."""
-    length = fact(facts, "resize_length", int, 0)
-    if length and not side <= length <= 4 * side:
-        raise wrong_fact(facts, "resize_length", f"{side} to {4 * side}")
-    return length
 
 
 def bench(

@@ -22,8 +22,9 @@ def report(
 ) -> None:
     """Write one page about one or more runs: accuracy, costs, layers, levels, charts.
 
-    It is a single file that opens from disk in any browser, without network access. To include
-    measured times, save the output of `dbq bench --json` as bench.json in a run's directory.
+    It is a single file that opens from disk in any browser, without network access. If a run has been
+    exported (net.dbq in its directory), its time on this machine is measured; times of another machine,
+    the output of `dbq bench --json`, are shown instead if they are there as bench.json.
 
     \b
     Examples:
@@ -51,7 +52,8 @@ def paper(
     """Write every table and figure of the paper, our numbers beside the printed ones.
 
     Tables need no run. Runs with a plan of the paper add their accuracies to its tables. The figures
-    of a trained kernel, its clip and the scale ratios show the first run that has them.
+    of a trained kernel, of the clip (where activations are cut off) and of the scale ratios show the
+    first run that has them.
 
     \b
     Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,12 +35,15 @@ def train(
 ) -> None:
     """Train by a recipe; writes the network, its metrics and its result into a directory.
 
-    Accuracy is that of the hard network on the whole test set. Ctrl-C saves a checkpoint and stops.
+    Accuracy is that of the hard network on the whole test set: every weight is one of its few levels,
+    as when it is deployed. While it trains it is soft: levels are joined by sigmoids, whose steepness T
+    (the temperature) rises. Ctrl-C saves a checkpoint and stops.
 
     \b
     Examples:
-      dbq train resnet20-2t-quick --out runs/2t --set model.weights=resnet20.safetensors
-      dbq train resnet20-2t-quick --out runs/2t --resume
+      dbq train digits-fp --out runs/fp
+      dbq train digits-2t --out runs/2t --set model.weights=runs/fp
+      dbq train digits-2t --out runs/2t --resume
       dbq train mine.toml --out runs/mine --set train.epochs=3 --set machine.channels_last=true
       torchrun --nproc-per-node=2 -m dbq train digits-2t --out runs/two --set machine.sync_bn=true
     """
@@ -96,39 +99,60 @@ def evaluate(
     ] = None,
     overrides: SetOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="Where the data set is, if not where the recipe says.")
+        Path | None,
+        typer.Option(
+            help="Where the data set is, if not where the recipe says; for a .dbq file of a network "
+            "of your own, a folder with a folder of images for each class."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure top-1 and top-5 of the hard network on the whole test set.
+
+    Hard means as it is deployed: every weight is one of its few levels, without training's smooth
+    steps between them.
 
     \b
     Examples:
       dbq eval runs/2t
       dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
       dbq eval runs/2t/net.dbq --data data/cifar-10
+      dbq eval mine.dbq --data photographs
       dbq eval resnet20.safetensors --recipe resnet20-fp
       dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
     """
-    from dbq.experiments.export import evaluate_deployed
-    from dbq.training.record.saved import evaluate_file
-
     if overrides and recipe is None:
         raise RecipeError("--set changes a recipe: give one by --recipe, or drop --set")
     chosen = load_recipe(recipe, overrides or ()) if recipe else None
-    if network.suffix == ".dbq":
-        found = evaluate_deployed(network, str(data or ""))
-    else:
-        found = evaluate_file(network, chosen, str(data or ""))
+    found = _evaluated(network, chosen, data)
     if as_json:
         print_json(found)
         return
+    plan = f" ({printable(found['plan'])})" if found["plan"] else ""
     epoch = "" if found["epoch"] is None else f", epoch {found['epoch'] + 1}"
     typer.echo(
-        f"{printable(found['recipe'])} ({printable(found['plan'])}){epoch}: "
+        f"{printable(found['recipe'])}{plan}{epoch}: "
         f"top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} % of {found['images']} images "
-        f"({found['data']}, {found['split']})"
+        f"({printable(found['data'])}, {found['split']})"
     )
+
+
+def _evaluated(network: Path, recipe: Recipe | None, data: Path | None) -> dict[str, Any]:
+    """Only a .dbq file on a folder of class folders is evaluated without torch."""
+    if network.suffix == ".dbq":
+        from dbq.deploy.classification import evaluate_folder
+        from dbq.deploy.engine import load
+
+        with load(network) as net:
+            names_its_data = net.facts.get("data") is not None
+        if data is not None and not names_its_data:
+            return evaluate_folder(network, data)
+        from dbq.experiments.export import evaluate_deployed
+
+        return evaluate_deployed(network, str(data or ""))
+    from dbq.training.record.saved import evaluate_file
+
+    return evaluate_file(network, recipe, str(data or ""))
 
 
 @recipes_app.command("list")

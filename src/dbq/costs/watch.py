@@ -37,12 +37,12 @@ ACTIVATIONS = frozenset(
 MOVES = frozenset(
     {"cat", "stack", "clone", "copy", "_to_copy", "_unsafe_view", "constant_pad_nd",
      "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d", "index",
-     "index_select", "index_put", "gather", "scatter", "take", "embedding", "roll", "flip", "repeat",
-     "repeat_interleave", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
-     "native_channel_shuffle", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
-     "masked_fill", "where", "tril", "triu", "fill", "zero", "sort", "topk", "empty_like",
-     "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty",
-     "rand_like", "randn_like"}
+     "index_select", "index_put", "as_strided", "gather", "scatter", "take", "embedding", "roll",
+     "flip", "repeat", "repeat_interleave", "im2col", "pixel_shuffle", "pixel_unshuffle",
+     "channel_shuffle", "native_channel_shuffle", "upsample_nearest1d", "upsample_nearest2d",
+     "upsample_nearest3d", "masked_fill", "where", "tril", "triu", "fill", "zero", "sort", "topk",
+     "empty_like", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full",
+     "new_empty", "rand_like", "randn_like"}
 )  # fmt: skip
 LEFT_OUT = ACTIVATIONS | MOVES
 # Functional batch norm, by backend; all start with input, scale, shift and return a tuple.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import http.client
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbq.errors import DataError, first_line
+from dbq.support.atomic import replacing
 from dbq.support.progress import Progress, silent
 
 CHUNK = 1 << 20
@@ -15,25 +18,38 @@ TIMEOUT = 30  # seconds without an answer
 
 
 def fetch(url: str, path: Path, md5: str, progress: Progress = silent) -> None:
-    """Write `url` to `path`, unless its checksum is wrong."""
-    partial = path.with_name(path.name + ".partial")
+    """Write `url` to `path`, unless its checksum is wrong. A failure leaves nothing behind."""
     by_hand = f"download it elsewhere, put it at {path} and run this again"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, partial.open("wb") as file:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, _folder(path.parent):
             total = int(answer.headers.get("Content-Length") or 0)
-            while chunk := answer.read(CHUNK):
-                file.write(chunk)
-                progress(path.name, file.tell(), total)
-        found = md5_of(partial)
-        if found != md5:
-            raise DataError(f"{url} has md5 {found}, expected {md5}: try again, or {by_hand}")
-        partial.replace(path)
+            digest = hashlib.md5(usedforsecurity=False)
+            with replacing(path) as file:
+                while chunk := answer.read(CHUNK):
+                    file.write(chunk)
+                    digest.update(chunk)
+                    progress(path.name, file.tell(), total)
+                if (found := digest.hexdigest()) != md5:
+                    raise DataError(
+                        f"{url} has md5 {found}, expected {md5}: try again, or {by_hand}"
+                    )
     except (OSError, ValueError, http.client.HTTPException) as error:  # no network, no space, ...
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
         raise DataError(f"cannot fetch {url}: {reason or first_line(error)}; {by_hand}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Make a folder; an error removes what was made, if it is still empty."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 def md5_of(path: Path) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation, Summing
-from dbq.deploy.packing import packed_size
+from dbq.deploy.operations.packing import packed_size
 from dbq.support.text import Table, as_text, plain_table, printable, short
 
 if TYPE_CHECKING:

@@ -73,7 +73,8 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
         name = fact(facts, "data", str, "")
         if name not in DATASETS:
             raise DataError(
-                f"{path} does not name its data set; expected a file written by `dbq export RUN`"
+                f"{path} does not name its data set: give --data a folder that has a folder of "
+                "images for each class"
             )
         if len(net.outputs) > 1:
             raise DataError(

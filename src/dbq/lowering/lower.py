@@ -26,6 +26,7 @@ from dbq.lowering.reading import read
 from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
 from dbq.model.reading.recording import Recording, record
+from dbq.support.toml import shown
 from dbq.version import __version__
 
 # Images that torch and program are compared on: every tensor of both is in memory at once.
@@ -39,6 +40,7 @@ def lower(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     name: str = "",
+    classes: Sequence[str] = (),
     report: Callable[[str], None] | None = print,
 ) -> Program:
     """The integer program of a prepared, trained network.
@@ -47,6 +49,7 @@ def lower(
     the network, (pixel / 255 - mean) / std for each channel, and become part of the program. The program
     is compared with the network on the first images of `example_input` [N, C, H, W], such a normalised
     input, at most MOST_COMPARED of them; `report` gets the outcome as a line of text.
+    `classes` names the outputs, for `dbq run` and `dbq eval`.
 
     >>> import dbq
     >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
@@ -73,12 +76,24 @@ def lower(
         x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std).to(device)
         recording = record(model, torch.cat([x[:1], x[-1:]]))
         emitted = _emit(recording, Shape(*x.shape[1:]), mean, std, name or type(model).__name__)
+        named = _class_names(emitted.program, classes)
         agreement = compare(model, recording, emitted, x, images)
     finally:
         model.train(was_training)
     if report is not None:
         report(str(agreement))
-    return emitted.program.with_facts(agreement=agreement.to_json())
+    return emitted.program.with_facts(agreement=agreement.to_json(), **named)
+
+
+def _class_names(program: Program, classes: Sequence[str]) -> dict[str, list[str]]:
+    """The fact that names the outputs, unless no names are given."""
+    if not classes:
+        return {}
+    count = program.tensors[program.output].shape.channels
+    wrong = isinstance(classes, str) or any(type(name) is not str for name in classes)
+    if wrong or len(classes) != count or len(set(classes)) != count:
+        raise LoweringError(f"classes {shown(classes)}: expected {count} different strings")
+    return {"classes": list(classes)}
 
 
 def _emit(

@@ -112,7 +112,7 @@ def _build(
     fields = {f.name: f for f in dataclasses.fields(kind) if f.name not in given}  # type: ignore[arg-type]
     for name in table:
         if name not in fields:
-            raise _BadValueError(f"unknown key {prefix}{name}; {closest(name, fields)}")
+            raise _BadValueError(f"unknown key {prefix}{_cut(name)}; {closest(name, fields)}")
     for name, field in fields.items():
         required = field.default is field.default_factory is dataclasses.MISSING
         if required and name not in table:
@@ -131,7 +131,8 @@ def _convert(hint: Any, value: Any, key: str, hooks: Hooks) -> Any:
         return _build(hint, value, key, hooks, {})
     origin, args = get_origin(hint), get_args(hint)
     if origin is Mapping and isinstance(value, dict):
-        return frozen({k: _convert(args[1], v, f"{key}.{k}", hooks) for k, v in value.items()})
+        converted = {k: _convert(args[1], v, f"{key}.{_cut(k)}", hooks) for k, v in value.items()}
+        return frozen(converted)
     if origin in (tuple, list) and isinstance(value, list):
         return origin(_convert(args[0], v, f"{key}[{i}]", hooks) for i, v in enumerate(value))
     if origin is Literal and value in args:
@@ -155,6 +156,10 @@ def _with_key(key: str, make: Callable[[], Struct]) -> Struct:
 
 def _wrong(key: str, value: object, expected: str) -> _BadValueError:
     return _BadValueError(f"{key} = {shown(value)}; expected {expected}")
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= 120 else f"{key[:100]}..."
 
 
 def shown(value: object) -> str:

@@ -65,7 +65,7 @@ def facts(network: str, data: str, plan: str, top1: float) -> RunFacts:
         best_epoch=5, paper_top1=None, test=EvaluationSet(data, "test", 1), seconds=1.0,
         cost=Totals(1, 1, 1, 1, 1, 1), provenance=Provenance(),
     )  # fmt: skip
-    return RunFacts("r", network, data, plan, result, [], [], {}, [], None)
+    return RunFacts("r", network, data, plan, False, result, [], [], {}, [], None, "")
 
 
 def test_accuracies_go_to_the_row_of_their_plan() -> None:

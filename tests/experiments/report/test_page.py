@@ -57,7 +57,7 @@ def report(
     layers = [
         {"name": "blocks.0", "kernel": "table", "microseconds": 12.5, "gmac_per_second": 80.0}
     ]
-    bench = {"isa": "avx2", "threads": 1, "layers": layers}
+    bench = {"isa": "avx2", "threads": 1, "milliseconds": 1.25, "layers": layers}
     runs[0] = replace(runs[0], bench=bench)
     out = tmp_path_factory.mktemp("page") / "report.html"
     write_atomically(out, page(runs, "A title with <tags> & more").encode())
@@ -108,6 +108,19 @@ def test_hostile_names_come_out_as_text(browser: Any, report: Path) -> None:
     options = [o.get_attribute("value") for o in Select(page.find_element("id", "run")).options]
     assert options == ["two", HOSTILE]
     assert not page.find_elements("css selector", "main img, main b")
+
+
+def test_the_quantized_run_comes_first(
+    browser: Any, two_branches: Path, float_baseline: Path, tmp_path: Path
+) -> None:
+    """Whatever the order in which runs are given."""
+    runs = [read_run(float_baseline, "float")[0], read_run(two_branches, "two")[0]]
+    write_atomically(tmp_path / "report.html", page(runs, "title").encode())
+    shown = opened(browser, tmp_path / "report.html")
+    assert Select(shown.find_element("id", "run")).first_selected_option.text == "two"
+    large = [e.text for e in shown.find_elements("css selector", ".tiles .large")]
+    assert large[0] == f"{runs[1].result.top1:.2f} %"
+    assert len(large) == 3, "nothing was exported, so nothing has a latency"
 
 
 def test_the_pickers_change_what_is_shown(browser: Any, report: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 from pathlib import Path
 
 from dbq.data.cifar10.files import FOLDERS, find, load_cifar10
 from dbq.data.fetching import fetch, md5_of
 from dbq.errors import DataError, first_line
+from dbq.support.atomic import partial_folder
 from dbq.support.progress import Progress, silent
 
 HOME = "https://www.cs.toronto.edu/~kriz/"
@@ -39,16 +39,23 @@ def prepare(directory: Path, progress: Progress = silent) -> str:
 
 def unpack(archive: Path, directory: Path) -> None:
     """Put the archive's folder into `directory`, as a whole or not at all."""
-    partial = directory / "cifar-10.partial"
     try:
-        with tarfile.open(archive) as tar:
-            tar.extractall(partial, filter="data")
-        for folder in FOLDERS:
-            if (partial / folder).is_dir():
-                (partial / folder).replace(directory / folder)
-                return
+        with partial_folder(directory / "cifar-10") as partial:
+            with tarfile.open(archive) as tar:
+                tar.extractall(partial, filter="data")
+            for folder in FOLDERS:
+                if (partial / folder).is_dir():
+                    _publish(partial / folder, directory / folder)
+                    return
         raise DataError(f"{archive} has no folder {' or '.join(FOLDERS)}: fetch it again")
     except (OSError, tarfile.TarError, EOFError) as error:
         raise DataError(f"cannot unpack {archive}: {first_line(error)}; fetch it again") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _publish(folder: Path, place: Path) -> None:
+    """Rename the folder, unless another process was first with the same one."""
+    try:
+        folder.replace(place)
+    except OSError:
+        if not place.is_dir():
+            raise

@@ -15,7 +15,7 @@ from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.packing import pack, packed_size, unpack
+from dbq.deploy.operations.packing import pack, packed_size, unpack
 from dbq.deploy.tensors import Array, Doubles, Shape, Tensor, require
 from dbq.deploy.window import Window
 

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from dbq.costs.census import LayerRow
 from dbq.costs.rules import Totals, cost
+from dbq.deploy.bench import measure
+from dbq.deploy.engine import load
+from dbq.errors import EngineError, FileFormatError
 from dbq.model.layers import quantized_weights
 from dbq.model.preparation import weight_error
 from dbq.quantizers.contract import WeightQuantizer
@@ -26,23 +29,30 @@ METRICS = Totals.METRICS
 KERNELS = 8  # how many of each layer a page shows, evenly spaced
 BINS = 48
 MOST_LEVELS = 32  # with more, the steps could not be told apart in a chart
+BENCH_SECONDS = 0.5
 CURVES = ("epoch", "loss", "soft_top1", "top1", "test_loss", "rate", "temperature")
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A finished run. `layers` has a dict for each weight layer, `kernels` some of their kernels."""
+    """A finished run. `layers` has a dict for each weight layer, `kernels` some of their kernels.
+
+    `bench` is what `dbq bench --json` prints, if there is a file to measure; `bench_source` says where
+    it comes from, or why there is none.
+    """
 
     name: str
     network: str
     data: str
     plan: str
+    is_float: bool
     result: Result
     metrics: list[dict[str, Any]]
     layers: list[dict[str, Any]]
     kernels: dict[str, list[dict[str, Any]]]
     ratios: list[float]
     bench: dict[str, Any] | None
+    bench_source: str
 
 
 def read_run(path: Path, name: str) -> tuple[RunFacts, nn.Module]:
@@ -50,19 +60,36 @@ def read_run(path: Path, name: str) -> tuple[RunFacts, nn.Module]:
     run = RunDir(path)
     result = run.result()
     model, recipe, _ = saved_network(path)
+    bench, source = _bench(run)
     facts = RunFacts(
         name=name,
         network=recipe.model.label,
         data=recipe.data.name,
         plan=recipe.plan.name,
+        is_float=recipe.plan.is_float,
         result=result,
         metrics=[{key: row[key] for key in CURVES} for row in run.metrics()],
         layers=_layers(model, recipe),
         kernels={name: _kernels(*found) for name, found in quantized_weights(model).items()},
         ratios=_ratios(model),
-        bench=run.bench(),
+        bench=bench,
+        bench_source=source,
     )
     return facts, model
+
+
+def _bench(run: RunDir) -> tuple[dict[str, Any] | None, str]:
+    """Times that the user put into the run, or those of its .dbq file, measured here and now."""
+    found = run.bench()
+    if found is not None:
+        return found, "as measured by dbq bench"
+    if not run.deployed.exists():
+        return None, ""
+    try:
+        with load(run.deployed) as net:
+            return measure(net, BENCH_SECONDS), "measured on this machine"
+    except (EngineError, FileFormatError) as error:
+        return None, f"not measured: {error}"
 
 
 @torch.no_grad()

@@ -131,6 +131,7 @@ for (const button of document.querySelectorAll("#layers th button")) {
 fill(byId("metric"), Object.keys(facts.costs));
 byId("metric").value = "C_S";
 fill(byId("run"), Object.keys(facts.layers));
+byId("run").value = facts.subject;
 byId("metric").addEventListener("change", () => show("costs", facts.costs[byId("metric").value]));
 byId("run").addEventListener("change", pickRun);
 byId("layer").addEventListener("change", pickLayer);

@@ -19,6 +19,7 @@ from dbq.errors import DbqError
 from dbq.experiments.report import charts
 from dbq.experiments.report.drawing import vega
 from dbq.experiments.report.facts import METRICS, RunFacts, read_run
+from dbq.experiments.report.opening import opening, subject
 from dbq.support.atomic import write_atomically
 from dbq.support.text import counted, short
 from dbq.version import __version__
@@ -68,6 +69,7 @@ def page(runs: Sequence[RunFacts], title: str) -> str:
         title=escape(title),
         style=_part("page.css"),
         subtitle=escape(f"{counted(len(runs), 'run')}: {'; '.join(kinds)}"),
+        opening=opening(runs),
         headline=_headline(runs),
         layer_heads="".join(_head(key, text) for key, text in LAYER_COLUMNS.items()),
         facts=_json(_facts(runs)),
@@ -109,6 +111,7 @@ def _facts(runs: Sequence[RunFacts]) -> dict[str, Any]:
         "temperature": charts.schedule_curve(runs, "temperature", "temperature"),
         "rate": charts.schedule_curve(runs, "rate", "learning rate"),
         "costs": {m: charts.accuracy_against_cost(points, m) for m in METRICS},
+        "subject": subject(runs).name,
         "layers": {run.name: run.layers for run in runs},
         "kernels": {run.name: run.kernels for run in runs},
         "kernelChart": charts.kernel_chart(),

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.packing import Codes as IntegerCodes
 from dbq.deploy.operations.pixels import NOTHING
-from dbq.deploy.packing import Codes as IntegerCodes
 from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError

@@ -9,6 +9,7 @@ model.safetensors    the network of the last epoch, with its recipe inside
 result.json          the result; the run is finished if and only if it exists
 lock                 held by the process that trains; a line for each process that ever held it
 error.txt            why a run of a sweep failed
+net.dbq              the network as `dbq export` writes it
 bench.json           put there by the user: the output of `dbq bench --json`, for reports
 """
 
@@ -45,6 +46,7 @@ class RunDir:
         self.last = path / "last.safetensors"
         self.best = path / "best.safetensors"
         self.final = path / "model.safetensors"
+        self.deployed = path / "net.dbq"
         self._recipe = path / "recipe.toml"
         self._provenance = path / "run.json"
         self._metrics = path / "metrics.jsonl"
