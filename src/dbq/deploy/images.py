@@ -119,14 +119,19 @@ def decode(source: str | os.PathLike[str] | IO[bytes], at_least: int = 0) -> Pil
                     None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
                 )
             image.load()
-            turn, rgb = _turn(image), _rgb(image)
-            return rgb if turn is None else rgb.transpose(turn)
+            return upright_rgb(image)
     except UnidentifiedImageError:
         raise UnreadableImageError("not an image") from None
     except (MemoryError, UnreadableImageError):
         raise
     except Exception as error:  # decoders raise nearly anything on a damaged file
         raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
+
+
+def upright_rgb(image: PillowImage) -> PillowImage:
+    """An open image by the conversions at the top of this file."""
+    turn, rgb = _turn(image), _rgb(image)
+    return rgb if turn is None else rgb.transpose(turn)
 
 
 def _check_size(width: int, height: int) -> None:
