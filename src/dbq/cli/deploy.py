@@ -9,8 +9,6 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
-from dbq.errors import EngineError
-from dbq.support.facts import fact, fact_list, wrong_fact
 from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -105,25 +103,16 @@ def run(
       dbq run net.dbq photographs/ --top 1
       dbq run net.dbq *.png --top 1 --json
     """
-    import numpy as np
-
     from dbq.deploy.engine import load
-    from dbq.deploy.images import images_in, read_image
+    from dbq.deploy.images import images_in
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
-        classes, *pixels = net.output_shape
-        if pixels != [1, 1]:
-            raise EngineError(f"{file} has an output for each pixel, not for each image")
-        length = _resize_length(net.facts, max(net.input_shape[:2]))
-        names = fact_list(net.facts, "classes", str, classes) or list(map(str, range(classes)))
-        read = (read_image(path, net.input_shape, length) for path in paths)
-        logits = [net(image)[0] for image in read]  # a folder need not fit into memory
+        guesses = [net.classify(path, top) for path in paths]
     rows: list[dict[str, Any]] = []
-    for path, scores in zip(paths, logits, strict=True):
-        best = np.argsort(-scores, kind="stable")[:top]
-        found = [{"class": names[k], "index": int(k), "logit": float(scores[k])} for k in best]
-        rows.append({"image": str(path), "top": found})
+    for path, best in zip(paths, guesses, strict=True):
+        top_classes = [{"class": g.name, "index": g.index, "logit": g.logit} for g in best]
+        rows.append({"image": str(path), "top": top_classes})
     if as_json:
         print_json(rows)
         return
@@ -131,14 +120,6 @@ def run(
         typer.echo(printable(row["image"]))
         for each in row["top"]:
             typer.echo(f"  {each['logit']:9.3f}  {printable(each['class'])}")
-
-
-def _resize_length(facts: dict[str, Any], side: int) -> int:
-    """The length that `read_image` takes, 0 if the file has none."""
-    length = fact(facts, "resize_length", int, 0)
-    if length and not side <= length <= 4 * side:
-        raise wrong_fact(facts, "resize_length", f"{side} to {4 * side}")
-    return length
 
 
 def bench(

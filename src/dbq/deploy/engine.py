@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dbq.deploy.images import fit_pixels, read_image, resize_rule
 from dbq.deploy.inspection import NetDescription, NetLayer
 from dbq.errors import DbqError, EngineError, FileFormatError
+from dbq.support.facts import fact_list
 from dbq.support.interrupt import interruptible
 from dbq.support.regular import why_unreadable
 
@@ -35,6 +38,15 @@ TEXTS = ("name", "kind", "precision", "kernel", "type")  # of a layer
 MAX_THREADS, MAX_WORK, MAX_MEMORY = 256, 10**13, 2**31  # the last two unless the caller raises them
 QUICK = 2 * 10**8  # steps that take far less than a second
 BAD_FILE = (1, 2, 3)  # dbq_status: DBQ_CANNOT_READ, DBQ_BAD_FILE, DBQ_BAD_VERSION
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class that an image may be of: its name, its number, and its logit."""
+
+    name: str
+    index: int
+    logit: float
 
 
 class _Layer(ctypes.Structure):
@@ -162,6 +174,27 @@ class Net:
         data = batch.ctypes.data, len(batch), logits.ctypes.data
         self._run(partial(self._library.dbq_run, self._open, *data), len(batch))
         return logits
+
+    def classify(self, image: str | os.PathLike[str] | npt.ArrayLike, top: int = 5) -> list[Guess]:
+        """The `top` classes of an image, best first: a file of any format, or uint8 pixels [H, W, C].
+
+        If it has another size, its shorter side becomes as long as the file states (the fact
+        `resize_length`) and the centre is cropped, as in the test of the data set. If the file states
+        none, the image is scaled to just cover the network's size. Classes without names are numbered.
+        """
+        classes, *size = self.output_shape
+        if size != [1, 1]:
+            raise EngineError(f"{self.name} has an output for each pixel, not for each image")
+        facts = self.facts
+        names = fact_list(facts, "classes", str, classes) or list(map(str, range(classes)))
+        length = resize_rule(facts, self.input_shape)
+        if isinstance(image, str | os.PathLike):
+            pixels = read_image(image, self.input_shape, length)
+        else:
+            pixels = fit_pixels(image, self.input_shape, length)
+        logits = self(pixels)[0]
+        best = np.argsort(-logits, kind="stable")[: _whole(top, "classes", 1)]
+        return [Guess(names[k], int(k), float(logits[k])) for k in best]
 
     def profile(self, image: npt.ArrayLike) -> list[float]:
         """Microseconds of each layer for one image, in the order of `describe().layers`."""
