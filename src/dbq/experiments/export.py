@@ -75,11 +75,14 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
     with load(path, threads=threads) as net:
         facts = net.facts
         name = fact(facts, "data", str, "")
-        if name not in DATASETS:
-            code = ", and files import no code: evaluate the run" if is_function_name(name) else ""
+        if is_function_name(name):
             raise DataError(
-                f"{path} names no data set that can be loaded; expected a file written by "
-                f"`dbq export RUN`{code}"
+                f"{path} is for data made by code, {name}, which a file must not import: evaluate the "
+                "run that it was exported from"
+            )
+        if name not in DATASETS:
+            raise DataError(
+                f"{path} does not name its data set; expected a file written by `dbq export RUN`"
             )
         options = DataOptions(
             name, data, image_size=net.input_shape[0], split=fact(facts, "split", float, 0.0),

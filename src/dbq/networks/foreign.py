@@ -41,9 +41,9 @@ class Builder:
         taken = parameters_of(self.function)
         return taken is None or parameter in taken[0] or taken[1]
 
-    def build(self, arguments: Mapping[str, Any]) -> nn.Module:
-        """The network; UserCodeError if there is none."""
-        made = call(self.function, arguments, self.name, "model.options")
+    def build(self, arguments: Mapping[str, Any], where: str = "its options") -> nn.Module:
+        """The network; UserCodeError if there is none. `where` is where the arguments are given."""
+        made = call(self.function, arguments, self.name, where)
         if not isinstance(made, nn.Module):
             kind = type(made).__name__
             raise UserCodeError(f"{self.name} returned a {kind}; expected a torch.nn.Module")

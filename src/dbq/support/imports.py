@@ -100,7 +100,7 @@ def call(function: Callable[..., Any], arguments: Mapping[str, Any], name: str, 
         try:
             inspect.signature(function).bind(**arguments)
         except TypeError as error:
-            raise UserCodeError(f"{name}: {error}; give it in {where}") from error
+            raise UserCodeError(f"{name}: {error} ({where})") from error
     try:
         return function(**arguments)
     except (Exception, SystemExit) as error:
@@ -113,16 +113,15 @@ def blame(error: BaseException) -> str:
     said = kind if text == kind else f"{kind}: {text}"
     if isinstance(error, SyntaxError):
         return f"{said} ({error.filename}, line {error.lineno})"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_bystander(f.filename)]
     return f"{said} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else said
 
 
-def _is_ours(filename: str) -> bool:
-    """Whether code is that of this package or of the import system, which are never to blame."""
+def _is_bystander(filename: str) -> bool:
+    """Whether code is that of this package, of torch or of the import system: not where to look."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return (
-        filename.startswith((package + os.sep, "<frozen importlib")) or filename == inspect.__file__
-    )
+    inside = (package + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
+    return filename.startswith(inside) or f"{os.sep}torch{os.sep}" in filename
 
 
 def announce_code(source: object, *names: str) -> None:

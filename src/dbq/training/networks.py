@@ -118,7 +118,7 @@ def _foreign(recipe: Recipe, classes: int, pretrained: bool) -> nn.Module:
         raise RecipeError(f"model.options.{name}: classes follow the data, width is model.width")
     if not pretrained:
         options.pop({"timm": "pretrained", "torchvision": "weights"}.get(builder.package, ""), None)
-    model = builder.build({**options, **given})
+    model = builder.build({**options, **given}, "model.options")
     remedy = "model.classes names the parameter of the function that takes their number"
     check_outputs(model, example_image(recipe), classes, chosen.name, remedy)
     return model
