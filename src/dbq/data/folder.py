@@ -22,6 +22,7 @@ from dbq.data.split import Split
 from dbq.deploy.images import require_pillow
 from dbq.errors import DataError
 from dbq.support.progress import Progress, silent
+from dbq.support.text import counted
 
 SIDE = 224
 TESTS = ("val", "valid", "test")
@@ -41,9 +42,16 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
     else:
         test_name = next((name for name in TESTS if (root / name).is_dir()), "")
         if not (test_name and (root / "train").is_dir()):
-            raise DataError(_what_is_missing(root, bool(test_name)))
+            found = ", ".join(class_folders(root)[:3]) or "no folders"
+            raise DataError(
+                f"{root} has no folder train with {', '.join(TESTS)} beside it (but {found}): expected "
+                f"{LAYOUT}"
+            )
         train, test = _classes(root, "train"), _classes(root, test_name)
         _require_same(root, train, test, test_name)
+
+    if len(train) == 1:
+        raise DataError(f"{root} has one class, {next(iter(train))}: expected two or more")
 
     def split(name: str, files: Files) -> Split:
         classes = tuple(files)
@@ -100,12 +108,6 @@ def _divided(root: Path, share: float, seed: int) -> tuple[Files, Files, str]:
     )
 
 
-def _what_is_missing(root: Path, has_test: bool) -> str:
-    found = ", ".join(class_folders(root)[:3]) or "no folders"
-    what = "no folder train" if has_test else "no folder train or none of " + ", ".join(TESTS)
-    return f"{root} has {what} (but {found}): expected {LAYOUT}"
-
-
 def _require_same(root: Path, train: Files, test: Files, test_name: str) -> None:
     for these, those, here, there in (
         (train, test, "train", test_name), (test, train, test_name, "train"),
@@ -122,10 +124,7 @@ def _classes(root: Path, part: str) -> Files:
     kinds = class_folders(root / part)
     if not kinds:
         raise DataError(f"{root / part} has no class folders: expected {LAYOUT}")
-    files = {kind: images_below(root, os.path.join(part, kind)) for kind in kinds}
-    if len(kinds) == 1:
-        raise DataError(f"{root / part} has one class folder, {kinds[0]}: expected two or more")
-    return files
+    return {kind: images_below(root, os.path.join(part, kind)) for kind in kinds}
 
 
 def images_below(root: Path, folder: str) -> list[str]:
@@ -141,7 +140,7 @@ def images_below(root: Path, folder: str) -> list[str]:
             file = os.path.relpath(os.path.join(place, name), root)
             (found if is_image else others).append(file)
     if not found:
-        also = f" ({len(others)} other files, such as {others[0]})" if others else ""
+        also = f" (but {counted(len(others), 'file')} such as {others[0]})" if others else ""
         raise DataError(f"{root / folder} has no image{also}: put some there, or remove the folder")
     return sorted(found)
 
