@@ -153,7 +153,7 @@ def random_item(index: int) -> tuple[torch.Tensor, int]:
 def test_random_numbers_depend_on_epoch_and_index_alone(define: Callable[..., DataOptions]) -> None:
     train, _ = load_data(define(both(random_item), normalise="none", workers=2))
     assert isinstance(train, DatasetSplit)
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index,union-attr] # noqa: NPY002
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index] # noqa: NPY002
     (whole,) = train.batches([torch.arange(7)], draw=5)
     for workers in (0, 1):
         train.workers = workers
@@ -164,7 +164,7 @@ def test_random_numbers_depend_on_epoch_and_index_alone(define: Callable[..., Da
     assert not torch.equal(whole.images[0], whole.images[1])
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
-    assert np.random.get_state()[1].tolist() == states[2]  # type: ignore[index,union-attr] # noqa: NPY002
+    assert np.random.get_state()[1].tolist() == states[2]  # type: ignore[index] # noqa: NPY002
 
 
 def fails(index: int) -> Any:

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -98,14 +99,14 @@ def test_what_is_not_given_is_not_passed(packages: Path) -> None:
 
 
 def test_weights_of_a_file(packages: Path, tmp_path: Path) -> None:
-    net = dbq.create_model("foreign_mine:tiny")
+    net: Any = dbq.create_model("foreign_mine:tiny")
     torch.save(net.state_dict(), tmp_path / "net.pth")
-    again = dbq.create_model("foreign_mine:tiny", weights=tmp_path / "net.pth")
+    again: Any = dbq.create_model("foreign_mine:tiny", weights=tmp_path / "net.pth")
     assert torch.equal(net.fc.weight, again.fc.weight)
 
 
 def test_timm(packages: Path) -> None:
-    net = dbq.create_model("timm:tiny_net", num_classes=4, bias=False)
+    net: Any = dbq.create_model("timm:tiny_net", num_classes=4, bias=False)
     assert (net.name, net.out_features, net.bias) == ("tiny_net", 4, None)
     assert dbq.create_model("timm:tiny_net.in1k").name == "tiny_net.in1k"
     with pytest.raises(UnknownModelError, match=r"'timm:tiny_nett'; closest: tiny_net"):
@@ -115,7 +116,7 @@ def test_timm(packages: Path) -> None:
 
 
 def test_torchvision(packages: Path) -> None:
-    net = dbq.create_model("torchvision:regnet_y_400mf", num_classes=4)
+    net: Any = dbq.create_model("torchvision:regnet_y_400mf", num_classes=4)
     assert (net.name, net.out_features) == ("regnet_y_400mf", 4)
     with pytest.raises(UnknownModelError, match=r"closest: mobilenet_v2"):
         dbq.create_model("torchvision:mobilenet_v3")
@@ -171,7 +172,7 @@ def test_what_gives_no_network(
 def test_the_side_of_a_networks_images() -> None:
     from dbq.networks.table import input_size
 
-    net = nn.Linear(1, 1)
+    net: Any = nn.Linear(1, 1)
     for side in (None, "224", (224, 224), 0):
         net.input_size = side
         with pytest.raises(DbqError, match=r"Linear has no input_size .*--size"):

@@ -24,7 +24,7 @@ class Exported:
 
     path: Path
     bytes: int
-    float_bytes: int  # of the network's parameters in float32
+    float_bytes: int  # of the network's own parameters in float32
     ternary_share: float  # of the multiply-accumulates: done by additions; the others are 8-bit
     agreement: Agreement
     program: Program = field(repr=False)
@@ -95,7 +95,9 @@ def export(
     size = save(program, path)
     macs = {op: program.macs(op) for op in program.convolutions}
     ternary = sum(count for op, count in macs.items() if op.precision.endswith("T"))
+    parameters = model.named_parameters()
+    floats = sum(value.numel() for key, value in parameters if "_quantizer." not in key)
     return Exported(
-        Path(path), size, 4 * sum(parameter.numel() for parameter in model.parameters()),
+        Path(path), size, 4 * floats,
         ternary / sum(macs.values()), Agreement(**program.facts["agreement"]), program,
     )  # fmt: skip
