@@ -95,7 +95,7 @@ def run(
 ) -> None:
     """Classify images with a .dbq file.
 
-    Images of another size are scaled and cropped at the centre, as in the test of the data set.
+    Images are scaled and cropped at the centre as in the test of the data set.
 
     \b
     Examples:

@@ -178,9 +178,9 @@ class Net:
     def classify(self, image: str | os.PathLike[str] | npt.ArrayLike, top: int = 5) -> list[Guess]:
         """The `top` classes of an image, best first: a file of any format, or uint8 pixels [H, W, C].
 
-        If it has another size, its shorter side becomes as long as the file states (the fact
-        `resize_length`) and the centre is cropped, as in the test of the data set. If the file states
-        none, the image is scaled to just cover the network's size. Classes without names are numbered.
+        Its shorter side becomes as long as the network's file states (the fact `resize_length`) and the
+        centre is cropped, as in the test of the data set; if it states none, the image is scaled to just
+        cover the network's size. Pixels of that size stay as they are. Classes may have numbers only.
         """
         classes, *size = self.output_shape
         if size != [1, 1]:

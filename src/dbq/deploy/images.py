@@ -60,8 +60,8 @@ def read_image(
 ) -> Pixels:
     """The image at `path` as uint8 [H, W, C], scaled and cropped at the centre.
 
-    `resize_length` is what the shorter side became before the crop when the network was tested; if it is
-    not given, the image is scaled to just cover `shape`. An image of the right size stays as it is.
+    `resize_length` is what the shorter side became before the crop when the network was tested, also of
+    images that had the right size. If it is not given, the image is scaled to just cover `shape`.
     """
     require_pillow()
     try:
@@ -71,7 +71,8 @@ def read_image(
 
 
 def fit_pixels(image: npt.ArrayLike, shape: tuple[int, int, int], resize_length: int = 0) -> Pixels:
-    """uint8 pixels [H, W, C] or [H, W] of any size, scaled and cropped as those of a file."""
+    """uint8 pixels [H, W, C] or [H, W], scaled and cropped as those of a file, but for pixels of just
+    the right shape: somebody has done that before."""
     pixels = np.asarray(image)
     if pixels.dtype == np.uint8 and pixels.shape == shape:
         return pixels
@@ -107,9 +108,9 @@ def _fitted(image: PillowImage, shape: tuple[int, int, int], resize_length: int)
         raise DataError(f"the network reads {channels} channels; image files have 1 or 3")
     if channels == 1:
         image = image.convert("L")
+    if resize_length and width == height:
+        return centre_of_resized(image, resize_length, width).reshape(shape)
     if image.size != (width, height):
-        if resize_length and width == height:
-            return centre_of_resized(image, resize_length, width).reshape(shape)
         image = ImageOps.fit(image, (width, height), BILINEAR)
     return np.asarray(image, np.uint8).reshape(shape)
 
