@@ -223,6 +223,10 @@ class Nameless(Items):
     classes = None  # type: ignore[assignment]
 
 
+class Twice(Items):
+    classes = ["cat", "dog", "cat"]  # noqa: RUF012
+
+
 class Numbers(Items):
     classes = [0, 1, 2]  # type: ignore[list-item] # noqa: RUF012
 
@@ -236,6 +240,7 @@ class Numbers(Items):
         (lambda: (Items(pil), iter([])), "len() and indexing"),
         (lambda: (Nameless(pil), Nameless(pil)), "no attribute `classes`"),
         (lambda: (Numbers(pil), Numbers(pil)), "`classes` is [0, 1, 2]"),
+        (lambda: (Twice(pil), Twice(pil)), "`classes` has 'cat' more than once"),
         (lambda: (Items(pil), Items(pil, 0)), "its test Dataset is empty"),
         (lambda: (Items(lambda i: 1 / 0), Items(pil)), "item 0 of"),
         (lambda: 1 / 0, "raised ZeroDivisionError"),

@@ -136,6 +136,13 @@ def test_what_is_no_name_of_a_function(name: str) -> None:
     assert not is_function_name(name)
 
 
+def test_what_is_announced_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    announce_code("runs/\x1b[2Ja", "imports_hostile:f\nerror: lie")
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1
+    assert "\x1b" not in text
+
+
 def test_code_is_announced_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         announce_code("runs/a", "imports_announced:f", "imports_announced:g")

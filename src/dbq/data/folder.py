@@ -4,7 +4,8 @@
     DIR/CLASS/*          with data.split: the share of each class's images that is for testing
 
 Classes are numbered in the order of their sorted names. Images may lie in folders inside of a class's.
-Files that are not named like an image (by a suffix that Pillow reads) are left out, and hidden ones.
+Left out are hidden files, and those that are not named like an image (by a suffix that Pillow reads).
+Links to folders inside of a class's folder are not followed: they might go round in circles.
 """
 
 from __future__ import annotations

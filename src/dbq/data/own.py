@@ -196,8 +196,10 @@ def _classes(datasets: tuple[Any, ...] | list[Any], name: str) -> tuple[str, ...
 
 def _names(classes: Any, name: str) -> tuple[str, ...]:
     names = tuple(classes) if isinstance(classes, list | tuple) else ()
-    if len(names) < 2 or not all(isinstance(each, str) for each in names):
+    if len(set(names)) < 2 or not all(isinstance(each, str) for each in names):
         raise UserCodeError(f"{name}: `classes` is {classes!r:.80}; expected names of two or more")
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise UserCodeError(f"{name}: `classes` has {twice[0]!r} more than once")
     return names
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dbq.errors import UserCodeError, closest, first_line
+from dbq.support.text import printable
 
 FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _announced: set[str] = set()
@@ -129,4 +130,4 @@ def announce_code(source: object, *names: str) -> None:
     for name in names:
         if name not in _announced:
             _announced.add(name)
-            print(f"{source} imports code: {name}", file=sys.stderr, flush=True)
+            print(printable(f"{source} imports code: {name}"), file=sys.stderr, flush=True)
