@@ -127,6 +127,18 @@ def test_what_classify_refuses(exported: dbq.Exported, tmp_path: Path) -> None:
             other.classify(np.zeros((20, 20, 3), np.uint8))
 
 
+def test_an_output_for_each_pixel(tmp_path: Path) -> None:
+    images = torch.randn(4, 3, SIDE, SIDE)
+    pixels = nn.Sequential(
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 3, 1)
+    )
+    dbq.prepare(pixels, "dbq-2t-4", images)
+    dbq.calibrate(pixels, [images])
+    net = dbq.load(dbq.export(pixels, images, tmp_path / "net.dbq").path)
+    with pytest.raises(EngineError, match="an output for each pixel"):
+        net.classify(np.zeros((SIDE, SIDE, 3), np.uint8))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

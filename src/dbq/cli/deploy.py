@@ -9,6 +9,7 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
+from dbq.errors import EngineError
 from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -108,6 +109,8 @@ def run(
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
+        if net.output_shape[1:] != (1, 1):
+            raise EngineError(f"{file} has an output for each pixel, not for each image")
         guesses = [net.classify(path, top) for path in paths]
     rows: list[dict[str, Any]] = []
     for path, best in zip(paths, guesses, strict=True):
