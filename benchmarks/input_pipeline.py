@@ -25,7 +25,7 @@ from train_step import CASES, Step
 from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
-from dbq.support.memory import keep_freed_memory
+from dbq.training.processes.memory import keep_freed_memory
 
 WORKERS = (0, 1, 2)
 WIDTH, HEIGHT, QUALITY = 500, 375, 90

@@ -3,9 +3,9 @@
     python benchmarks/train_step.py
 
 Forward, backward and SGD step. The networks take turns in one process; the ratio is the median over
-rounds of (quantized / float in that round). Freed memory is kept (dbq.support.memory), because the time
-of page faults varies more than the effect that is measured. Peak memory is that of a separate process
-that takes two steps.
+rounds of (quantized / float in that round). Freed memory is kept (dbq.training.processes.memory),
+because the time of page faults varies more than the effect that is measured. Peak memory is that of a
+separate process that takes two steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tabular import Row, show
 from torch import Tensor, nn
 
 import dbq
-from dbq.support.memory import keep_freed_memory
+from dbq.training.processes.memory import keep_freed_memory
 
 # network: batch, pixels, rounds, plans compared with "fp"
 CASES = {

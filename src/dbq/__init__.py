@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dbq.deploy.onnx.export import export_onnx
     from dbq.deploy.program import Program
     from dbq.errors import DbqError
+    from dbq.experiments.own_loop import Exported, export
     from dbq.lowering.lower import lower
     from dbq.model.calibration import calibrate
     from dbq.model.decomposition import branches
@@ -45,6 +46,8 @@ _HOME = {
     "DbqError": "dbq.errors",
     "load_program": "dbq.deploy.fileformat",
     "save": "dbq.deploy.fileformat",
+    "Exported": "dbq.experiments.own_loop",
+    "export": "dbq.experiments.own_loop",
     "lower": "dbq.lowering.lower",
     "create_model": "dbq.networks.table",
     "export_onnx": "dbq.deploy.onnx.export",
@@ -67,6 +70,7 @@ __all__ = [
     "Branches",
     "Cost",
     "DbqError",
+    "Exported",
     "LayerPlan",
     "Net",
     "Plan",
@@ -78,6 +82,7 @@ __all__ = [
     "calibrate",
     "cost",
     "create_model",
+    "export",
     "export_onnx",
     "load",
     "load_plan",

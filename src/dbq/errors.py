@@ -9,6 +9,7 @@ A message says what was found, what was expected and what to do about it, in one
     ├── LayerError           a layer that cannot do what is asked of it
     ├── WeightsError         weights that cannot be quantized, read, or put into the model
     ├── UnknownModelError    no shipped network of that name
+    ├── UserCodeError        a function of the user's that cannot be imported, or does not do its part
     ├── DataError            a data set that is missing or damaged
     ├── RecipeError          a recipe that is malformed, unknown, or cannot be followed
     ├── TrainingError        a run that cannot start, go on, or be read
@@ -53,6 +54,10 @@ class UnknownModelError(DbqError):
     """No shipped network has this name."""
 
 
+class UserCodeError(DbqError):
+    """A function of the user's cannot be imported, fails, or returns something else than it should."""
+
+
 class DataError(DbqError):
     """A data set is missing or damaged."""
 
@@ -85,7 +90,7 @@ class EngineError(DbqError):
     """The native engine is missing, or was asked for what it cannot do."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of another library's message, or at least the kind of error.
 
     >>> first_line(ValueError("bad\\nand more")), first_line(ValueError())

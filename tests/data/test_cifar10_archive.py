@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dbq.data.cifar10 import archive as cifar10_archive
+from dbq.data.cifar10.fetching import fetch
 from dbq.data.cifar10.files import FILES, PER_FILE, RECORD, load_cifar10
-from dbq.data.fetching import fetch
 from dbq.data.table import prepare_data
 from dbq.errors import DataError
 

@@ -161,5 +161,5 @@ def test_names_beyond_ascii(tmp_path: Path) -> None:
         tmp_path, ["größe 1.jpg"], [0],
         name="train", classes=("a",), side=8, options=DataOptions("x", workers=0),
     )  # fmt: skip
-    assert ours.path(0) == str(tmp_path / "größe 1.jpg")
+    assert ours.place(0) == str(tmp_path / "größe 1.jpg")
     assert len(next(ours.batches([torch.tensor([0])])).labels) == 1

@@ -45,7 +45,7 @@ def load(root: Path, image_size: int = 0) -> tuple[FileSplit, FileSplit]:
 
 
 def named_labels(split: FileSplit) -> dict[str, int]:
-    return {Path(split.path(i)).name: int(split.labels[i]) for i in range(len(split))}
+    return {Path(split.place(i)).name: int(split.labels[i]) for i in range(len(split))}
 
 
 def test_class_folders(root: Path) -> None:
@@ -55,7 +55,7 @@ def test_class_folders(root: Path) -> None:
     train, test = load(root)
     assert train.classes == test.classes == tuple(WNIDS)
     assert train.labels.tolist() == [0, 1, 1, 2, 2, 2]
-    assert [Path(train.path(i)).parent.name for i in range(6)] == [WNIDS[i] for i in train.labels]
+    assert [Path(train.place(i)).parent.name for i in range(6)] == [WNIDS[i] for i in train.labels]
     assert named_labels(test) == dict(zip(VAL, VAL_LABELS, strict=True))
     assert (train.name, test.name) == ("train", "val")
     (batch,) = train.batches([torch.tensor([0, 5])], draw=0)

@@ -80,7 +80,7 @@ def load(root: Path, skip: bool = False) -> tuple[FileSplit, FileSplit]:
 
 def found(split: FileSplit) -> dict[int, int]:
     """Image id, from the file's name, to label."""
-    ids = [int(Path(split.path(i)).stem[-12:]) for i in range(len(split))]
+    ids = [int(Path(split.place(i)).stem[-12:]) for i in range(len(split))]
     return dict(zip(ids, split.labels.tolist(), strict=True))
 
 
@@ -181,7 +181,7 @@ def test_an_annotation_cannot_point_outside(root: Path) -> None:
     path = training_annotations(root)
     path.write_text(path.read_text().replace('"file_name": "', '"file_name": "../../'))
     train, _ = load(root)
-    assert all(Path(train.path(i)).resolve().is_relative_to(root.resolve()) for i in range(4))
+    assert all(Path(train.place(i)).resolve().is_relative_to(root.resolve()) for i in range(4))
     assert len(found(train)) == 4
 
 

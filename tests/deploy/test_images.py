@@ -18,7 +18,7 @@ from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.views import centre_view, random_view
 from dbq.deploy import images
-from dbq.deploy.images import images_in, read_image
+from dbq.deploy.images import fit_pixels, images_in, read_image
 from dbq.errors import DataError
 from tests.photographs import write_photograph
 
@@ -272,3 +272,14 @@ def test_images_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty"):
         images_in(tmp_path / "empty")
+
+
+def test_an_image_of_the_right_size_is_resized_as_the_test_of_the_data_set_does(
+    tmp_path: Path,
+) -> None:
+    """Or `dbq run` would not see what `dbq eval` sees."""
+    photograph = write_photograph(tmp_path / "a.png", 16, 16)
+    assert np.array_equal(read_image(photograph, (16, 16, 3), 18), centre_view(str(photograph), 16))
+    plain = np.asarray(Image.open(photograph))
+    assert np.array_equal(read_image(photograph, (16, 16, 3)), plain)
+    assert np.array_equal(fit_pixels(plain, (16, 16, 3), 18), plain)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import dbq
+from dbq.errors import DbqError
 from dbq.networks.mobilenet_v1 import MobileNetV1
 from dbq.networks.table import create_model
+from tests.conftest import outside_file
 
 
 def part(name: str, module: nn.Module) -> str:
@@ -117,3 +120,71 @@ def test_the_quantization_friendly_form_has_bare_depthwise_layers() -> None:
     reads = {row.name: row.clip for row in summary.layers if row.role == "pointwise"}
     assert set(reads.values()) == {"±range"}, "what a bare depthwise layer gives is signed"
     assert torch.isfinite(net.eval()(image)).all()
+
+
+def same_convolution(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
+    """TensorFlow's SAME, restated: ceil(n / stride) outputs; what is padded in all is halved, and the
+    odd one goes to the end."""
+    sides = []
+    for size, kernel in zip(x.shape[2:], weight.shape[2:], strict=True):
+        total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+        sides.append((total // 2, total - total // 2))
+    (top, bottom), (left, right) = sides
+    padded = nn.functional.pad(x, (left, right, top, bottom))
+    return nn.functional.conv2d(padded, weight, stride=stride, groups=groups)
+
+
+@pytest.mark.parametrize("side", [96, 224])
+def test_same_padding_is_tensorflows(side: int) -> None:
+    net = create_model("mobilenet_v1", width=0.25, padding="same", activation="relu6").eval()
+    x = expected = 4 * torch.randn(1, 3, side, side)
+    with torch.no_grad():
+        for part in (net.stem, *(half for block in net.blocks for half in block)):
+            x, conv = part(x), part.conv
+            expected = same_convolution(expected, conv.weight, conv.stride[0], conv.groups)
+            expected = part.bn(expected).clamp(0, 6)
+            # one sum of at most 1024 float32 products, in another order
+            assert torch.allclose(x, expected, rtol=1e-4, atol=1e-4)
+    assert x.shape[-1] == side // 32
+
+
+def test_options_of_tensorflow_change_no_keys_and_are_checked() -> None:
+    usual = create_model("mobilenet_v1", width=0.25)
+    other = create_model("mobilenet_v1", width=0.25, padding="same", activation="relu6")
+    shapes = [
+        {key: value.shape for key, value in net.state_dict().items()} for net in (usual, other)
+    ]
+    assert shapes[0] == shapes[1]
+    assert not any(isinstance(layer, nn.ReLU6 | nn.ZeroPad2d) for layer in usual.modules())
+    with pytest.raises(DbqError, match="padding = 'SAME'; expected symmetric or same"):
+        create_model("mobilenet_v1", padding="SAME")
+    with pytest.raises(DbqError, match="activation = 'gelu'; expected relu or relu6"):
+        create_model("mobilenet_v1", activation="gelu")
+
+
+def test_the_padding_can_be_lowered() -> None:
+    net = create_model(
+        "mobilenet_v1", num_classes=2, width=0.25, padding="same", activation="relu6"
+    )
+    images = torch.rand(2, 3, 64, 64)
+    dbq.prepare(net, "dbq-2t-4", images)
+    dbq.calibrate(net, [images])
+    program = dbq.lower(net, images, report=None)
+    assert program.facts["agreement"]["same_top1"] == 2
+    # at the top and on the left: none before the strided stem, one before the first depthwise layer
+    assert [op.window.padding for op in program.convolutions[:2]] == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ("mobilenet_v1-imagenet.safetensors", {"padding": "same", "activation": "relu6"}),
+        (
+            "mobilenet_v1-0.25-vww96.safetensors",
+            {"padding": "same", "num_classes": 2, "width": 0.25},
+        ),
+    ],
+)
+def test_weights_that_tensorflow_published(file: str, options: dict[str, Any]) -> None:
+    net = create_model("mobilenet_v1", weights=outside_file(file), **options).eval()
+    assert torch.isfinite(net(torch.zeros(1, 3, 96, 96))).all()

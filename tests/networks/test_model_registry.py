@@ -119,3 +119,17 @@ def test_unknown_network_names_the_closest() -> None:
 def test_bad_options(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(DbqError, match=message):
         create_model(name, **options)
+
+
+def test_shufflenet_for_small_images() -> None:
+    net = create_model("shufflenet_v2", num_classes=10, width=0.5, small_input=True).eval()
+    usual = create_model("shufflenet_v2", num_classes=10, width=0.5).eval()
+    assert {k: v.shape for k, v in net.state_dict().items()} == {
+        k: v.shape for k, v in usual.state_dict().items()
+    }
+    assert net.input_size == 32
+    assert usual.input_size == 224
+    image = torch.zeros(1, 3, 32, 32)
+    assert net.maxpool(net.conv1(image)).shape[-1] == 32
+    assert usual.maxpool(usual.conv1(image)).shape[-1] == 8
+    assert net(image).shape == (1, 10)

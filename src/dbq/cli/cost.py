@@ -11,6 +11,7 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
+from dbq.errors import DbqError
 from dbq.plans.shipped import PLANS
 from dbq.support.text import printable
 
@@ -36,7 +37,11 @@ def complete_plan(incomplete: str) -> list[str]:
 
 
 ModelArgument = Annotated[
-    str, typer.Argument(help="Name of a network.", autocompletion=complete_model)
+    str,
+    typer.Argument(
+        help="Name of a network: ours, package.module:function, timm:NAME or torchvision:NAME.",
+        autocompletion=complete_model,
+    ),
 ]
 PlanOption = Annotated[
     str,
@@ -56,6 +61,10 @@ def cost(
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Float weights, .safetensors or .pth: their zeros make C_S.")
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="A=V", help="An option of the network; may be repeated."),
     ] = None,
     fold_bn: Annotated[
         bool, typer.Option("--fold-bn", help="Fold batch norms into the layers before them.")
@@ -77,6 +86,7 @@ def cost(
       dbq cost mobilenet_v1 --plan dbq-2t-4 --by layer
       dbq cost resnet20 --plan resnet-2t --weights resnet20.safetensors
       dbq cost mobilenet_v1 --width 0.25 --classes 2 --by ops --json
+      dbq cost mine.networks:tiny --option depth=8 --size 96 --plan dbq-2t-4
     """
     import torch
 
@@ -84,18 +94,23 @@ def cost(
     from dbq.model.preparation import prepare
     from dbq.networks.table import create_model, input_size
     from dbq.plans.shipped import load_plan
+    from dbq.training.recipe import parse_keys
 
     chosen = load_plan(plan)
-    network = create_model(model, num_classes=classes, width=width, weights=weights)
-    side = size or input_size(model)
+    given = parse_keys(options or (), "--option")
+    for name in ("num_classes", "width", "weights"):
+        if name in given:
+            raise DbqError(f"--option {name}: give --classes, --width or --weights")
+    network = create_model(model, num_classes=classes, width=width, weights=weights, **given)
+    side = size or input_size(network)
     image = torch.zeros(1, 3, side, side)
     prepare(network, chosen, image)
     result = cost_of(network, image, fold_bn=fold_bn)
     if weights is None and not chosen.is_float:
         result = replace(result, note="zeros and C_S are those of untrained, random weights")
     if as_json:
-        options = {"width": width, "classes": classes, "size": side, "fold_bn": fold_bn}
-        print_json({"model": model, "plan": chosen.name, **options, **result.to_json()})
+        choices = {"width": width, "classes": classes, "size": side, "fold_bn": fold_bn}
+        print_json({"model": model, "plan": chosen.name, **choices, **result.to_json()})
         return
     folded = ", batch norm folded" if fold_bn else ""
     typer.echo(f"{model}, width {width:g}, {side}x{side}, plan {printable(chosen.name)}{folded}")

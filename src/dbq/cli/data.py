@@ -85,22 +85,31 @@ def check(
     name: NameArgument,
     directory: DirectoryArgument = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode images.")] = 2,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="A=V", help="Another key of [data]; may be repeated."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every image: counts by class, damaged files, and a checksum over everything.
+    """Read every image: counts by class, sizes, damaged files, mean and deviation, a checksum.
 
-    Exit status 1 if an image cannot be read or a class has none.
+    Mean and standard deviation are what data.normalise can be set to. Exit status 1 if an image cannot
+    be read or a class has none.
 
     \b
     Examples:
       dbq data check digits
       dbq data check cifar10 data --json
       dbq data check visual_wake_words /data/coco --workers 8
+      dbq data check folder flowers --set split=0.2
+      dbq data check mine.data:flowers --set options.year=2024
     """
     from dbq.data.table import check_data
+    from dbq.training.recipe import parse_keys
 
     with progress_bars(as_json) as progress:
-        report = check_data(name, directory or "", progress, workers)
+        keys = parse_keys(settings or ())
+        report = check_data(name, directory or "", progress, workers, keys)
     if as_json:
         print_json({"name": name, **report.to_json()})
     else:
@@ -121,6 +130,15 @@ def _print(report: Report) -> None:
         else:
             counts = part.per_class.values()
             typer.echo(f"  {min(counts)} to {max(counts)} a class; --json lists them")
+        if part.sizes:
+            sizes = (part.sizes.smallest, part.sizes.median, part.sizes.largest)
+            smallest, median, largest = (f"{width}x{height}" for width, height in sizes)
+            typer.echo(f"  sizes {smallest} to {largest}, median {median}")
     for problem in report.problems:
         typer.echo(f"problem: {printable(problem)}")
+    if report.mean:
+        mean, std = (
+            ", ".join(f"{value:.4f}" for value in values) for values in (report.mean, report.std)
+        )
+        typer.echo(f"normalise = [[{mean}], [{std}]]")
     typer.echo(f"sha256 {report.sha256}")

@@ -9,6 +9,7 @@ import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
+from dbq.errors import EngineError
 from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
@@ -96,7 +97,7 @@ def run(
 ) -> None:
     """Classify images with a .dbq file.
 
-    Images of another size are scaled and cropped at the centre, as in the test of the data set.
+    Images are scaled and cropped at the centre as in the test of the data set.
 
     \b
     Examples:
@@ -104,21 +105,19 @@ def run(
       dbq run net.dbq photographs/ --top 1
       dbq run net.dbq *.png --top 1 --json
     """
-    import numpy as np
-
-    from dbq.deploy.classification import class_names, classify
     from dbq.deploy.engine import load
     from dbq.deploy.images import images_in
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:
-        names = class_names(net, file) or list(map(str, range(net.output_shape[0])))
-        logits = list(classify(net, paths))
+        try:
+            guesses = [net.classify(path, top) for path in paths]
+        except EngineError as error:
+            raise EngineError(f"{file}: {error}") from None
     rows: list[dict[str, Any]] = []
-    for path, scores in zip(paths, logits, strict=True):
-        best = np.argsort(-scores, kind="stable")[:top]
-        found = [{"class": names[k], "index": int(k), "logit": float(scores[k])} for k in best]
-        rows.append({"image": str(path), "top": found})
+    for path, best in zip(paths, guesses, strict=True):
+        top_classes = [{"class": g.name, "index": g.index, "logit": g.logit} for g in best]
+        rows.append({"image": str(path), "top": top_classes})
     if as_json:
         print_json(rows)
         return

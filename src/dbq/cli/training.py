@@ -73,6 +73,7 @@ def train(
 
 def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | None:
     """The recipe that the run in `out` was started with, if any: its --set need not be repeated."""
+    from dbq.support.imports import announce_code
     from dbq.training.record.rundir import RunDir
 
     run = RunDir(out)
@@ -83,6 +84,7 @@ def _recipe_of_run(recipe: str, out: Path, overrides: list[str]) -> Recipe | Non
         raise TrainingError(
             f"{out} is a run of recipe {started.name}, not of {named}: choose another --out"
         )
+    announce_code(out, *started.code)
     return started
 
 

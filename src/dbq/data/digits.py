@@ -27,12 +27,13 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
     images = grey.round().to(torch.uint8).unsqueeze(1).expand(-1, 3, -1, -1)
     labels = torch.from_numpy(digits.target).long()
     test = torch.arange(len(labels)) % TEST_EVERY == 0
-    mean, std = options.mean or MEAN, options.std or STD
+    mean, std = options.statistics
 
     def split(name: str, chosen: torch.Tensor) -> Split:
         return TensorSplit(
             images[chosen], labels[chosen], name=name, classes=CLASSES,
-            mean=mean, std=std, pad=1, device=device,
+            mean=mean or MEAN, std=std or STD, pad=0 if options.augment == "none" else 1,
+            device=device,
         )  # fmt: skip
 
     return split("train", ~test), split("every fifth image", test)

@@ -33,6 +33,8 @@ class Split(ABC):
 
     name: str  # which images these are, e.g. "test" or "minival (official ids)"; goes into results
     classes: tuple[str, ...]
+    # Length of a test image's shorter side before its centre is cropped; 0: images are not resized.
+    resize_length: int = 0
 
     @abstractmethod
     def __len__(self) -> int: ...

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from dbq.data import digits, views
+from dbq.data import digits, folder, own, views
 from dbq.data.cifar10 import archive as cifar10_archive
 from dbq.data.cifar10 import files as cifar10
 from dbq.data.cifar10 import vehicles as cifar10_vehicles
@@ -18,6 +19,8 @@ from dbq.data.imagenet import folders as imagenet
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
 from dbq.errors import DataError, closest
+from dbq.support import toml
+from dbq.support.imports import is_function_name
 from dbq.support.progress import Progress, silent
 
 
@@ -52,6 +55,12 @@ DATASETS: dict[str, DataSet] = {
         "1,797 handwritten digits, 8x8, inside scikit-learn",
         8, digits.MEAN, digits.STD, digits.load, digits.prepare,
     ),
+    "folder": DataSet(
+        "your own images, a folder for each class",
+        folder.SIDE, views.MEAN, views.STD,
+        folder.load, folder.prepare, folder.LAYOUT, any_size=True,
+        resize_length=views.resize_length,
+    ),
     "imagenet": DataSet(
         "ILSVRC2012: 1,281,167 photographs and 50,000 to test, 1,000 classes",
         imagenet.SIDE, views.MEAN, views.STD,
@@ -67,6 +76,16 @@ DATASETS: dict[str, DataSet] = {
 }  # fmt: skip
 
 
+def _prepare_own(directory: Path, progress: Progress) -> str:
+    raise DataError("data of your own comes from a function, which nothing is downloaded for")
+
+
+OWN = DataSet(
+    "made by a function of the user's", own.SIDE, views.MEAN, views.STD, own.load, _prepare_own,
+    any_size=True,
+)  # fmt: skip
+
+
 def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple[Split, Split]:
     """The train and test splits of a data set.
 
@@ -74,13 +93,17 @@ def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple
     >>> len(train), len(test), test.classes[:3]
     (1437, 360, ('0', '1', '2'))
     """
-    known = _find(options.name, options.directory)
+    known = _with_files(options.name, options.directory)
     if options.image_size not in (0, known.size) and not known.any_size:
         raise DataError(
             f"{options.name} has images of side {known.size}: data.image_size is {options.image_size}"
         )
     if options.image_size < 0 or options.workers < 0:
         raise DataError("data.image_size and data.workers must be 0 or more")
+    if options.split and options.name != "folder":
+        raise DataError(f"data.split is for folders of images; {options.name} is divided already")
+    if options.options and known is not OWN:
+        raise DataError(f"data.options are for a function of your own; {options.name} takes none")
     for what, values in (("mean", options.mean), ("std", options.std)):
         if len(values) not in (0, 3):
             raise DataError(f"data.{what} has {len(values)} values, expected red, green and blue")
@@ -95,31 +118,61 @@ def normalisation(options: DataOptions) -> tuple[tuple[float, ...], tuple[float,
     >>> normalisation(DataOptions("digits"))
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     """
-    known = DATASETS[options.name]
-    return options.mean or known.mean, options.std or known.std
+    known, (mean, std) = _find(options.name), options.statistics
+    return mean or known.mean, std or known.std
+
+
+def image_side(options: DataOptions) -> int:
+    """The side of the images that a network sees.
+
+    >>> image_side(DataOptions("digits")), image_side(DataOptions("folder", image_size=96))
+    (8, 96)
+    """
+    return options.image_size or _find(options.name).size
+
+
+def resize_length(options: DataOptions) -> int:
+    """Length of a test image's shorter side before its centre is cropped; 0: it is not resized, or only
+    the data itself can tell."""
+    rule = _find(options.name).resize_length
+    return rule(image_side(options)) if rule else 0
 
 
 def prepare_data(name: str, directory: Path | str = "", progress: Progress = silent) -> str:
     """Get the files of a data set into `directory`, or say what to download by hand."""
-    return _find(name, directory).prepare(Path(directory), progress)
+    return _with_files(name, directory).prepare(Path(directory), progress)
 
 
 def check_data(
-    name: str, directory: Path | str = "", progress: Progress = silent, workers: int = 2
+    name: str,
+    directory: Path | str = "",
+    progress: Progress = silent,
+    workers: int = 2,
+    settings: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Examine every image of a data set.
+    """Examine every image of a data set; `settings` are other keys of a recipe's [data] section.
 
     >>> [part.images for part in check_data("digits").splits]
     [1437, 360]
     """
-    options = DataOptions(name, str(directory), workers=workers, skip_unreadable=True)
+    fixed = {"name": name, "directory": str(directory), "workers": workers, "skip_unreadable": True}
+    table = {**(settings or {}), **fixed}
+    options = toml.build(DataOptions, table, "the settings of the data", DataError)
     return examine(load_data(options), progress)
 
 
-def _find(name: str, directory: Path | str) -> DataSet:
+def _find(name: str) -> DataSet:
+    if is_function_name(name):
+        return OWN
     if name not in DATASETS:
-        raise DataError(f"no data set {name!r}; {closest(name, DATASETS)}")
-    known = DATASETS[name]
+        raise DataError(
+            f"no data set {name!r}; {closest(name, DATASETS)}; or package.module:function"
+        )
+    return DATASETS[name]
+
+
+def _with_files(name: str, directory: Path | str) -> DataSet:
+    known = _find(name)
     if known.layout and not str(directory):
         raise DataError(f"{name}: no directory given; give DIR, or data.directory in a recipe")
     return known

@@ -19,20 +19,23 @@ CROP, TEST_LENGTH, TRAIN_LENGTHS = 224, 256, (256, 480)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # over ImageNet's training images
 
 
-def random_view(path: str, side: int, rng: np.random.Generator) -> Pixels:
-    """A random view; `rng` alone decides which."""
+def random_view(
+    source: str | Image, side: int, rng: np.random.Generator, flip: bool = True
+) -> Pixels:
+    """A random view of a file, or of an upright RGB image; `rng` alone decides which."""
     low, high = (scaled(length, side) for length in TRAIN_LENGTHS)
     length = int(rng.integers(low, high, endpoint=True))
-    image = decode(path, at_least=length)
+    image = decode(source, at_least=length) if isinstance(source, str) else source
     width, height = resized(image.size, length)
     left, top = int(rng.integers(width - side + 1)), int(rng.integers(height - side + 1))
     pixels = crop_of_resized(image, length, (left, top), side)
-    return pixels[:, ::-1] if rng.random() < 0.5 else pixels
+    return pixels[:, ::-1] if flip and rng.random() < 0.5 else pixels
 
 
-def centre_view(path: str, side: int) -> Pixels:
+def centre_view(source: str | Image, side: int) -> Pixels:
     """The centre crop of the whole image resized: bit for bit what other systems are measured on."""
-    return centre_of_resized(decode(path), resize_length(side), side)
+    image = decode(source) if isinstance(source, str) else source
+    return centre_of_resized(image, resize_length(side), side)
 
 
 def resize_length(side: int) -> int:

@@ -1,36 +1,54 @@
-"""Image files classified by a .dbq file, and its accuracy on folders of images, one for each class."""
+"""Images classified by a .dbq file, and its accuracy on folders of images, one for each class."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.engine import Net, load
-from dbq.deploy.images import images_in, read_image
+from dbq.deploy.engine import Net, load, whole
+from dbq.deploy.images import fit_pixels, images_in, read_image, resize_rule
 from dbq.errors import DataError, EngineError, closest
-from dbq.support.facts import fact, fact_list, wrong_fact
+from dbq.support.facts import fact, fact_list
 
 
-def class_names(net: Net, file: Path) -> list[str]:
-    """What `net`, loaded from `file`, calls its classes; none if it does not say."""
+@dataclass(frozen=True)
+class Guess:
+    """A class that an image may be of: its name, its number, and its logit."""
+
+    name: str
+    index: int
+    logit: float
+
+
+def classify(net: Net, image: str | os.PathLike[str] | npt.ArrayLike, top: int = 5) -> list[Guess]:
+    """The `top` classes of an image, best first; see `Net.classify`."""
+    names = class_names(net) or list(map(str, range(net.output_shape[0])))
+    length = resize_rule(net.facts, net.input_shape)
+    if isinstance(image, str | os.PathLike):
+        pixels = read_image(image, net.input_shape, length)
+    else:
+        pixels = fit_pixels(image, net.input_shape, length)
+    logits = net(pixels)[0]
+    best = np.argsort(-logits, kind="stable")[: whole(top, "classes", 1)]
+    return [Guess(names[k], int(k), float(logits[k])) for k in best]
+
+
+def class_names(net: Net) -> list[str]:
+    """What `net` calls its classes; none if it does not say. An error if it has none to call."""
     if len(net.outputs) > 1:
         listed = ", ".join(map(repr, net.outputs))
-        raise EngineError(f"{file} has {len(net.outputs)} outputs ({listed}), not one for classes")
+        raise EngineError(
+            f"{net.name} has {len(net.outputs)} outputs ({listed}), not one for classes"
+        )
     classes, *pixels = net.output_shape
     if pixels != [1, 1]:
-        raise EngineError(f"{file} has an output for each pixel, not for each image")
+        raise EngineError(f"{net.name} has an output for each pixel, not for each image")
     return fact_list(net.facts, "classes", str, classes)
-
-
-def classify(net: Net, paths: Sequence[Path]) -> Iterator[npt.NDArray[np.float32]]:
-    """The logits of each image file; they need not fit into memory together."""
-    length = _resize_length(net.facts, max(net.input_shape[:2]))
-    for path in paths:
-        yield net(read_image(path, net.input_shape, length))[0]
 
 
 def evaluate_folder(file: Path, folder: Path, threads: int = 1) -> dict[str, Any]:
@@ -40,13 +58,12 @@ def evaluate_folder(file: Path, folder: Path, threads: int = 1) -> dict[str, Any
     order of their names.
     """
     with load(file, threads) as net:
-        names = class_names(net, file)
-        labels = _labels(folder, names, net.output_shape[0])
+        labels = _labels(folder, class_names(net), net.output_shape[0])
         top1 = top5 = images = 0
         for place, label in labels.items():
-            for logits in classify(net, images_in(place)):
-                rank = np.argsort(-logits, kind="stable").tolist().index(label)
-                top1, top5, images = top1 + (rank < 1), top5 + (rank < 5), images + 1
+            for path in images_in(place):
+                best = [guess.index for guess in classify(net, path)]
+                top1, top5, images = top1 + (best[0] == label), top5 + (label in best), images + 1
         return {
             "network": str(file),
             "recipe": net.name,
@@ -80,11 +97,3 @@ def _labels(folder: Path, names: list[str], count: int) -> dict[Path, int]:
         if place.name not in names:
             raise DataError(f"{place}: no class of the network; {closest(place.name, names)}")
     return {place: names.index(place.name) for place in places}
-
-
-def _resize_length(facts: Mapping[str, Any], side: int) -> int:
-    """The length that `read_image` takes, 0 if the file has none."""
-    length = fact(facts, "resize_length", int, 0)
-    if length and not side <= length <= 4 * side:
-        raise wrong_fact(facts, "resize_length", f"{side} to {4 * side}")
-    return length

@@ -17,7 +17,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint64, c_voi
 from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from dbq.deploy.inspection import NetDescription, NetLayer
 from dbq.errors import DbqError, EngineError, FileFormatError
 from dbq.support.interrupt import interruptible
 from dbq.support.regular import why_unreadable
+
+if TYPE_CHECKING:
+    from dbq.deploy.classification import Guess
 
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
 
@@ -141,7 +144,7 @@ class Net:
     ) -> None:
         self._handle: int | None = None
         self._library = library()
-        limits = _Limits(_whole(max_work, "steps"), _whole(max_memory, "bytes of memory"))
+        limits = _Limits(whole(max_work, "steps"), whole(max_memory, "bytes of memory"))
         if isinstance(source, bytes):
             handle = self._library.dbq_load_memory_limited(source, len(source), limits)
         elif reason := why_unreadable(source):
@@ -173,6 +176,17 @@ class Net:
         }
         return found if len(found) > 1 else next(iter(found.values()))
 
+    def classify(self, image: str | os.PathLike[str] | npt.ArrayLike, top: int = 5) -> list[Guess]:
+        """The `top` classes of an image, best first: a file of any format, or uint8 pixels [H, W, C].
+
+        Its shorter side becomes as long as the network's file states (the fact `resize_length`) and the
+        centre is cropped, as in the test of the data set; if it states none, the image is scaled to just
+        cover the network's size. Pixels of that size stay as they are. Classes may have numbers only.
+        """
+        from dbq.deploy.classification import classify  # which needs this module
+
+        return classify(self, image, top)
+
     def profile(self, image: npt.ArrayLike) -> list[float]:
         """Microseconds of each layer for one image, in the order of `describe().layers`."""
         batch = self._batch(image)
@@ -188,7 +202,7 @@ class Net:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        count = _whole(count, "threads", 1, MAX_THREADS)
+        count = whole(count, "threads", 1, MAX_THREADS)
         self._check(self._library.dbq_set_threads(self._open, count))
 
     @property
@@ -312,7 +326,7 @@ class Net:
         return (FileFormatError if bad_file else EngineError)(text)
 
 
-def _whole(number: int, what: str, low: int = 0, high: int = 2**64 - 1) -> int:
+def whole(number: int, what: str, low: int = 0, high: int = 2**64 - 1) -> int:
     """`number`, if it is one that C can take; ctypes would cut it off."""
     if not isinstance(number, int | np.integer) or not low <= number <= high:
         raise EngineError(f"{number!r} {what}, expected {low} to {high}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dbq.errors import DataError, first_line
+from dbq.support.facts import fact, wrong_fact
 from dbq.support.regular import why_unreadable
 
 if TYPE_CHECKING:
@@ -53,29 +55,64 @@ class UnreadableImageError(Exception):
     """A file that cannot be decoded; the message is the reason, without the file's name."""
 
 
-def read_image(path: Path, shape: tuple[int, int, int], resize_length: int = 0) -> Pixels:
+def read_image(
+    path: str | os.PathLike[str], shape: tuple[int, int, int], resize_length: int = 0
+) -> Pixels:
     """The image at `path` as uint8 [H, W, C], scaled and cropped at the centre.
 
-    `resize_length` is what the shorter side became before the crop when the network was tested; if it is
-    not given, the image is scaled to just cover `shape`. An image of the right size stays as it is.
+    `resize_length` is what the shorter side became before the crop when the network was tested, also of
+    images that had the right size. If it is not given, the image is scaled to just cover `shape`.
     """
     require_pillow()
+    try:
+        return _fitted(decode(path), shape, resize_length)
+    except UnreadableImageError as error:
+        raise DataError(f"cannot read {path}: {error}") from None
+
+
+def fit_pixels(image: npt.ArrayLike, shape: tuple[int, int, int], resize_length: int = 0) -> Pixels:
+    """uint8 pixels [H, W, C] or [H, W], scaled and cropped as those of a file, but for pixels of just
+    the right shape: somebody has done that before."""
+    pixels = np.asarray(image)
+    if pixels.dtype == np.uint8 and pixels.shape == shape:
+        return pixels
+    grey = pixels.ndim == 2 or pixels.shape[2:] == (1,)
+    if pixels.dtype != np.uint8 or not pixels.size or not (grey or pixels.shape[2:] == (3,)):
+        raise DataError(
+            f"an image of {pixels.dtype} {list(pixels.shape)}; expected uint8 [H, W, 3] or [H, W]"
+        )
+    require_pillow()
+    from PIL import Image
+
+    picture = Image.fromarray(pixels.reshape(pixels.shape[:2]) if grey else pixels)
+    try:
+        _check_size(*picture.size)
+        return _fitted(picture.convert("RGB"), shape, resize_length)
+    except UnreadableImageError as error:
+        raise DataError(f"cannot use an array as an image: {error}") from None
+
+
+def resize_rule(facts: Mapping[str, Any], shape: tuple[int, int, int]) -> int:
+    """The `resize_length` that a file's facts give for images of `shape`; 0 if they give none."""
+    length, side = fact(facts, "resize_length", int, 0), max(shape[:2])
+    if length and not side <= length <= 4 * side:
+        raise wrong_fact(facts, "resize_length", f"{side} to {4 * side}")
+    return length
+
+
+def _fitted(image: PillowImage, shape: tuple[int, int, int], resize_length: int) -> Pixels:
     from PIL import ImageOps
 
     height, width, channels = shape
     if channels not in (1, 3):
         raise DataError(f"the network reads {channels} channels; image files have 1 or 3")
-    try:
-        wanted = decode(path)
-        if channels == 1:
-            wanted = wanted.convert("L")
-        if wanted.size == (width, height):
-            return np.asarray(wanted, np.uint8).reshape(shape)
-        if resize_length and width == height:
-            return centre_of_resized(wanted, resize_length, width).reshape(shape)
-    except UnreadableImageError as error:
-        raise DataError(f"cannot read {path}: {error}") from None
-    return np.asarray(ImageOps.fit(wanted, (width, height), BILINEAR), np.uint8).reshape(shape)
+    if channels == 1:
+        image = image.convert("L")
+    if resize_length and width == height:
+        return centre_of_resized(image, resize_length, width).reshape(shape)
+    if image.size != (width, height):
+        image = ImageOps.fit(image, (width, height), BILINEAR)
+    return np.asarray(image, np.uint8).reshape(shape)
 
 
 def images_in(path: Path) -> list[Path]:
@@ -119,14 +156,19 @@ def decode(source: str | os.PathLike[str] | IO[bytes], at_least: int = 0) -> Pil
                     None, (math.ceil(image.width * factor), math.ceil(image.height * factor))
                 )
             image.load()
-            turn, rgb = _turn(image), _rgb(image)
-            return rgb if turn is None else rgb.transpose(turn)
+            return upright_rgb(image)
     except UnidentifiedImageError:
         raise UnreadableImageError("not an image") from None
     except (MemoryError, UnreadableImageError):
         raise
     except Exception as error:  # decoders raise nearly anything on a damaged file
         raise UnreadableImageError(getattr(error, "strerror", None) or first_line(error)) from None
+
+
+def upright_rgb(image: PillowImage) -> PillowImage:
+    """An open image by the conversions at the top of this file."""
+    turn, rgb = _turn(image), _rgb(image)
+    return rgb if turn is None else rgb.transpose(turn)
 
 
 def _check_size(width: int, height: int) -> None:

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from dbq.data.options import DataOptions
-from dbq.data.table import DATASETS, load_data, normalisation
+from dbq.data.split import Split
+from dbq.data.table import DATASETS, load_data, normalisation, resize_length
 from dbq.deploy.engine import Net, load
 from dbq.deploy.program import Program
-from dbq.errors import DataError, LoweringError
+from dbq.errors import DataError, LoweringError, UserCodeError
 from dbq.lowering.lower import lower
 from dbq.support.facts import fact
+from dbq.support.imports import is_function_name
 from dbq.training.evaluation import evaluate
 from dbq.training.networks import example_image
 from dbq.training.processes.world import World
@@ -37,7 +39,7 @@ def program_of_run(path: Path, data: str = "") -> Program:
             f"{path} is a float network ({recipe.name}): train one with a plan such as dbq-2t-4"
         )
     recipe = replace(recipe, data=replace(recipe.data, directory=data or recipe.data.directory))
-    examples, classes = _examples(recipe)
+    examples, test = _examples(recipe)
     mean, std = normalisation(recipe.data)
     name = f"{recipe.model.name} {recipe.plan.name}"
     program = lower(model, examples, mean=mean, std=std, name=name, report=None)
@@ -45,25 +47,27 @@ def program_of_run(path: Path, data: str = "") -> Program:
         "recipe": recipe.name,
         "plan": recipe.plan.name,
         "data": recipe.data.name,
-        "compared_on": "test images" if classes else "noise",
+        "compared_on": "test images" if test else "noise",
         "epoch": metadata["epoch"],
-        "classes": classes,
+        # Older files do not record their names.
+        "classes": metadata.get("class_names") or (list(test.classes) if test else []),
     }
-    resize_length = DATASETS[recipe.data.name].resize_length
-    if resize_length:
-        origin["resize_length"] = resize_length(examples.shape[-1])
+    if length := test.resize_length if test else resize_length(recipe.data):
+        origin["resize_length"] = length
+    if recipe.data.split:
+        origin |= {"split": recipe.data.split, "split_seed": recipe.data.split_seed}
     return program.with_facts(**origin)
 
 
-def _examples(recipe: Recipe) -> tuple[Tensor, list[str]]:
-    """Inputs to compare on, and the names of the classes if the data set is available."""
+def _examples(recipe: Recipe) -> tuple[Tensor, Split | None]:
+    """Inputs to compare on, and the test set they come from if it is available."""
     try:
         _, test = load_data(recipe.data)
-    except DataError:
+    except (DataError, UserCodeError):
         shape = (EXAMPLES, *example_image(recipe).shape[1:])
-        return torch.randn(shape, generator=torch.Generator().manual_seed(0)), []
+        return torch.randn(shape, generator=torch.Generator().manual_seed(0)), None
     batch = next(iter(test.batches([torch.arange(min(EXAMPLES, len(test)))])))
-    return batch.images, list(test.classes)
+    return batch.images, test
 
 
 def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str, Any]:
@@ -71,6 +75,11 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
     with load(path, threads=threads) as net:
         facts = net.facts
         name = fact(facts, "data", str, "")
+        if is_function_name(name):
+            raise DataError(
+                f"{path} is for data made by code, {name}, which a file must not import: evaluate the "
+                "run that it was exported from"
+            )
         if name not in DATASETS:
             raise DataError(
                 f"{path} does not name its data set: give --data a folder that has a folder of "
@@ -80,7 +89,10 @@ def evaluate_deployed(path: Path, data: str = "", threads: int = 1) -> dict[str,
             raise DataError(
                 f"{path} has {len(net.outputs)} outputs, expected one: logits of classes"
             )
-        options = DataOptions(name, data, image_size=net.input_shape[0])
+        options = DataOptions(
+            name, data, image_size=net.input_shape[0], split=fact(facts, "split", float, 0.0),
+            split_seed=fact(facts, "split_seed", int, 0),
+        )  # fmt: skip
         _, test = load_data(options)
         score = evaluate(_Deployed(net), test, World(0, 1, torch.device("cpu")), raw=True)
         return {

@@ -56,7 +56,8 @@ class ShuffleUnit(nn.Module):
 class ShuffleNetV2(nn.Module):
     """Two strided layers, three stages of shuffle units, a 1x1 convolution, a linear classifier.
 
-    `width` is one of 0.5, 1.0, 1.5 and 2.0; the paper gives the channels for these only.
+    `width` is one of 0.5, 1.0, 1.5 and 2.0; the paper gives the channels for these only. `small_input`
+    is for 32-pixel images: the first convolution keeps the resolution, and there is no max pooling.
 
     >>> sum(p.numel() for p in ShuffleNetV2().parameters())
     2278604
@@ -64,17 +65,22 @@ class ShuffleNetV2(nn.Module):
 
     input_size = 224
 
-    def __init__(self, num_classes: int = 1000, width: float = 1.0) -> None:
+    def __init__(
+        self, num_classes: int = 1000, width: float = 1.0, *, small_input: bool = False
+    ) -> None:
         super().__init__()
+        if small_input:
+            self.input_size = 32
         if width not in WIDTHS:
             raise DbqError(f"shufflenet_v2 of width {width}: expected one of {sorted(WIDTHS)}")
         *stages, last = WIDTHS[width]
         self.conv1 = nn.Sequential(
-            nn.Conv2d(3, STEM_CHANNELS, 3, stride=2, padding=1, bias=False),
+            nn.Conv2d(3, STEM_CHANNELS, 3, 1 if small_input else 2, padding=1, bias=False),
             nn.BatchNorm2d(STEM_CHANNELS),
             nn.ReLU(),
         )
-        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.maxpool = nn.Identity() if small_input else pool
         inputs = (STEM_CHANNELS, *stages[:-1])
         self.stage2, self.stage3, self.stage4 = map(stage, inputs, stages, UNITS_PER_STAGE)
         self.conv5 = nn.Sequential(*pointwise_bn_relu(stages[-1], last))

@@ -174,6 +174,11 @@ class Learner:
                 f"batch norm cannot train on {len(x)} image at a time: raise train.batch, or lower "
                 "train.accumulate or the number of processes"
             ) from None
+        if not isinstance(logits, Tensor):
+            raise TrainingError(
+                f"{self.recipe.model.name} gives a {type(logits).__name__} while it trains; expected a "
+                "tensor of logits: switch off its auxiliary outputs in model.options"
+            )
         return logits
 
     def _gradients_stay_here(self, unless: bool) -> AbstractContextManager[Any]:

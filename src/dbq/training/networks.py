@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from dbq.data.split import Split
-from dbq.data.table import DATASETS
-from dbq.errors import RecipeError
+from dbq.data.table import image_side
+from dbq.errors import RecipeError, TrainingError
 from dbq.model.calibration import calibrate
 from dbq.model.preparation import prepare
+from dbq.networks.foreign import check_outputs, find_builder, is_foreign
 from dbq.networks.table import create_model
 from dbq.networks.weights import put_state, put_weights, read_weights
 from dbq.training.order import derive
@@ -35,7 +36,7 @@ def quantized_network(recipe: Recipe, classes: int) -> nn.Module:
         model = empty_network(recipe, classes)
         put_state(model, state, str(path))
         return model
-    model = _untrained(recipe, classes)
+    model = _untrained(recipe, classes, pretrained=state is None)
     if state is not None:
         put_weights(model, state, str(path))
     prepare(model, recipe.plan, example_image(recipe))
@@ -44,13 +45,18 @@ def quantized_network(recipe: Recipe, classes: int) -> nn.Module:
 
 def empty_network(recipe: Recipe, classes: int) -> nn.Module:
     """The same network, waiting for a state dict: nothing is fitted to its random weights."""
-    model = _untrained(recipe, classes)
+    model = _untrained(recipe, classes, pretrained=False)
     prepare(model, recipe.plan, example_image(recipe), fit=False)
     return model
 
 
 def class_count(recipe: Recipe, state: dict[str, Tensor]) -> int:
-    """The number of classes of a recipe's network that has this state: rows of its classifier."""
+    """The number of classes of a network of ours that has this state: rows of its only linear layer.
+
+    Files that record no number of classes are from the time when there were only such networks.
+    """
+    if is_foreign(recipe.model.name):
+        raise TrainingError(f"{recipe.model.name}: the file records no number of classes")
     network = _untrained(recipe, classes=1)  # not on the meta device, whose first use takes seconds
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     return len(state[f"{linear[-1]}.weight"])
@@ -73,7 +79,7 @@ def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
             f"{weights} is a quantized network, and extra.distill needs a float one to learn from: "
             "give it by --set extra.teacher=FILE"
         )
-    model = _untrained(recipe, classes)
+    model = _untrained(recipe, classes, pretrained=False)
     put_weights(model, state, str(path))
     return model.eval().requires_grad_(False)
 
@@ -82,16 +88,40 @@ def _is_quantized(state: dict[str, Tensor]) -> bool:
     return any(".weight_quantizer." in key for key in state)
 
 
-def _untrained(recipe: Recipe, classes: int) -> nn.Module:
+def _untrained(recipe: Recipe, classes: int, *, pretrained: bool = True) -> nn.Module:
+    """The network before it is prepared; without `pretrained`, no package fetches weights for it."""
     chosen = recipe.model
+    torch.manual_seed(derive(recipe.train.seed, "weights"))
+    if is_foreign(chosen.name):
+        return _foreign(recipe, classes, pretrained)
+    if chosen.classes:
+        raise RecipeError(f"model.classes = {chosen.classes!r}: {chosen.name} is a network of ours")
     options: dict[str, Any] = dict(chosen.options)
     for name in ("num_classes", "width", "weights"):
         if name in options:
             raise RecipeError(
                 f"model.options.{name}: classes follow the data, width is model.width"
             )
-    torch.manual_seed(derive(recipe.train.seed, "weights"))
     return create_model(chosen.name, num_classes=classes, width=chosen.width, **options)
+
+
+def _foreign(recipe: Recipe, classes: int, pretrained: bool) -> nn.Module:
+    """A network that is not ours, which has been seen to give a logit for each class."""
+    chosen, builder = recipe.model, find_builder(recipe.model.name)
+    given: dict[str, Any] = {} if chosen.width == 1 else {"width": chosen.width}
+    if chosen.classes not in ("", "none"):
+        given[chosen.classes] = classes
+    elif not chosen.classes and builder.takes("num_classes"):
+        given["num_classes"] = classes
+    options: dict[str, Any] = dict(chosen.options)
+    for name in given.keys() & options.keys():
+        raise RecipeError(f"model.options.{name}: classes follow the data, width is model.width")
+    if not pretrained:
+        options.pop({"timm": "pretrained", "torchvision": "weights"}.get(builder.package, ""), None)
+    model = builder.build({**options, **given}, "model.options")
+    remedy = "model.classes names the parameter of the function that takes their number"
+    check_outputs(model, example_image(recipe), classes, chosen.name, remedy)
+    return model
 
 
 def _is_random(recipe: Recipe) -> bool:
@@ -126,7 +156,7 @@ def some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:
 
 def example_image(recipe: Recipe) -> Tensor:
     """A black image of the size the recipe's network sees."""
-    side = recipe.data.image_size or DATASETS[recipe.data.name].size
+    side = image_side(recipe.data)
     return torch.zeros(1, 3, side, side)
 
 

@@ -27,11 +27,17 @@ SHIPPED = Path(__file__).parent / "recipes"
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which network, and the weights it starts from."""
+    """Which network, and the weights it starts from.
+
+    `name` is a network of ours, or one of the user's or of a package (`networks/foreign.py`).
+    """
 
     name: str
     width: float = 1.0
     options: Mapping[str, Option] = field(default_factory=dict)  # the network's own
+    # The parameter of a network that is not ours that gets the number of classes; "none": no parameter
+    # does; empty: num_classes, if it has one.
+    classes: str = ""
     weights: str = ""  # a .safetensors or .pth file, or the directory of a run
     weights_from: str = ""  # the recipe that makes such weights; then `weights` must be given
 
@@ -173,6 +179,11 @@ class Recipe:
         plan = wanted.plan.with_method("ternary", wanted.method, wanted.options, weight)
         return replace(plan, name=shipped_name(plan))
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Names of what is imported from elsewhere: the network's and the data's functions."""
+        return tuple(name for name in (self.model.name, self.data.name) if ":" in name)
+
     def to_toml(self) -> str:
         """The whole recipe, defaults included; `Recipe.from_toml` reads it back to an equal one."""
         return toml.write(_table(self))
@@ -195,13 +206,22 @@ def load_recipe(
     """
     tables = _extended(str(recipe), ())
     for override in overrides:
-        key, equals, text = override.partition("=")
-        if not (equals and key.strip()):
-            raise RecipeError(f"--set {override!r}: expected section.key=value")
-        _put(tables, key, _value(key, text))
+        _put_text(tables, override, "--set", Recipe)
     for key, value in (values or {}).items():
         _put(tables, key, value)
     return _from_tables(tables, f"recipe {recipe}")
+
+
+def parse_keys(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """Values by key from texts "key=value" or "section.key=value", given as `option` of a command.
+
+    >>> parse_keys(["depth=8", "kind=wide", "options.bias=true"])
+    {'depth': 8, 'kind': 'wide', 'options': {'bias': True}}
+    """
+    tables: dict[str, Any] = {}
+    for text in texts:
+        _put_text(tables, text, option, Mapping)
+    return tables
 
 
 def recipe_names() -> list[str]:
@@ -263,13 +283,22 @@ def _extended(recipe: str, seen: tuple[str, ...], beside: Path = Path()) -> dict
     return merged
 
 
-def _value(key: str, text: str) -> Any:
+def _put_text(tables: dict[str, Any], override: str, option: str, kind: Any) -> None:
+    """Set the key that a text "section.key=value" names; `kind` says which type it wants."""
+    key, equals, text = override.partition("=")
+    if not (equals and key.strip()):
+        expected = "section.key=value" if kind is Recipe else "key=value"
+        raise RecipeError(f"{option} {override!r}: expected {expected}")
+    _put(tables, key, _value(key, text, kind))
+
+
+def _value(key: str, text: str, kind: Any) -> Any:
     """An override's text as TOML, or as it is where it is not TOML or the key wants a string."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except toml.BAD_TOML:
         return text.strip()
-    hint: Any = Recipe
+    hint = kind
     for part in key.split("."):
         hint = get_type_hints(hint).get(part.strip()) if dataclasses.is_dataclass(hint) else None
     if hint is str and not isinstance(value, str):

@@ -22,7 +22,6 @@ from dbq.data.table import load_data
 from dbq.errors import TrainingError
 from dbq.model.decomposition import branches
 from dbq.support import toml
-from dbq.support.memory import keep_freed_memory
 from dbq.support.workers import dead_workers_named
 from dbq.training.evaluation import Score, evaluate
 from dbq.training.guards import dead_kernels, stop_if_broken
@@ -36,6 +35,7 @@ from dbq.training.networks import (
 )
 from dbq.training.order import derive, epoch_batches, share
 from dbq.training.processes.interrupt import StopRequest, stop_on_signal
+from dbq.training.processes.memory import keep_freed_memory
 from dbq.training.processes.world import World, joined
 from dbq.training.recipe import Recipe
 from dbq.training.record.checkpoint import write_checkpoint
@@ -117,7 +117,7 @@ class _Run:
         self.provenance = Provenance.of(recipe, world)  # now: the code on disk may change later
         self.train_split, self.test_split = load_data(recipe.data, world.device)
         resumed = world.from_first(files.checkpoint)
-        self.classes = classes = len(self.test_split.classes)
+        classes = len(self.test_split.classes)
         build = quantized_network if resumed is None else empty_network
         model = build(recipe, classes).to(world.device)
         if resumed is None and recipe.quantize.calibrate:
@@ -295,7 +295,8 @@ class _Run:
 
     def _write_network(self, path: Path, epoch: int, top1: float) -> None:
         if self.world.is_first:
-            metadata = {"epoch": epoch, "top1": top1, "classes": self.classes}
+            names = list(self.test_split.classes)
+            metadata = {"epoch": epoch, "top1": top1, "classes": len(names), "class_names": names}
             write_network(path, self.learner.network, self.recipe, **metadata)
 
     def _say(self, text: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
+from dbq.data.cifar10.fetching import fetch, md5_of
 from dbq.data.cifar10.files import FOLDERS, find, load_cifar10
-from dbq.data.fetching import fetch, md5_of
 from dbq.errors import DataError, first_line
 from dbq.support.atomic import partial_folder
 from dbq.support.progress import Progress, silent

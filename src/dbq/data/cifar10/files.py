@@ -35,13 +35,14 @@ def load(
     relabel: Callable[[Tensor], Tensor] = lambda labels: labels,
 ) -> tuple[Split, Split]:
     """Train (pad 4, crop, flip) and test; `relabel` turns CIFAR-10's labels into those of `classes`."""
-    mean, std = options.mean or MEAN, options.std or STD
+    mean, std = options.statistics
 
     def split(name: str) -> Split:
         images, labels = load_cifar10(options.directory, name)
         return TensorSplit(
             images, relabel(labels), name=name, classes=classes,
-            mean=mean, std=std, pad=4, flip=True, device=device,
+            mean=mean or MEAN, std=std or STD, pad=0 if options.augment == "none" else 4,
+            flip=options.augment == "full", device=device,
         )  # fmt: skip
 
     return split("train"), split("test")

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from dbq.data.files import FileSplit
+from dbq.data.folder import class_folders, listing
 from dbq.data.imagenet.labels import read_labels
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
@@ -30,7 +31,7 @@ LAYOUT = (
 def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
     """Train and val."""
     root = Path(options.directory)
-    classes = _class_folders(root / "train")
+    classes = class_folders(root / "train")
     if not classes:
         raise DataError(
             f"{root / 'train'} has no class folders (n01440764, ...): expected DIR/train/WNID/*.JPEG; "
@@ -60,9 +61,9 @@ def prepare(directory: Path, progress: Progress = silent) -> str:
 
 
 def _val(root: Path, classes: list[str]) -> tuple[list[str], list[int]]:
-    folders = _class_folders(root / "val")
+    folders = class_folders(root / "val")
     if not folders:
-        return read_labels(root, _listing(root / "val"), classes)
+        return read_labels(root, listing(root / "val"), classes)
     train, val = root / "train", root / "val"
     problem = ""
     if missing := sorted(set(classes) - set(folders)):
@@ -78,7 +79,7 @@ def _in_folders(root: Path, part: str, classes: list[str]) -> tuple[list[str], l
     files: list[str] = []
     labels: list[int] = []
     for label, wnid in enumerate(classes):
-        found = _listing(root / part / wnid)
+        found = listing(root / part / wnid)
         if not found:
             raise DataError(
                 f"{root / part / wnid} is empty, expected its images: unpack {wnid}.tar there"
@@ -86,18 +87,3 @@ def _in_folders(root: Path, part: str, classes: list[str]) -> tuple[list[str], l
         files += [os.path.join(part, wnid, name) for name in found]
         labels += [label] * len(found)
     return files, labels
-
-
-def _class_folders(directory: Path) -> list[str]:
-    """Sorted names of folders; files among them, such as the original archives, are ignored."""
-    return [name for name in _listing(directory) if (directory / name).is_dir()]
-
-
-def _listing(directory: Path) -> list[str]:
-    """Sorted names, without hidden ones."""
-    try:
-        return sorted(name for name in os.listdir(directory) if not name.startswith("."))
-    except OSError as error:
-        raise DataError(
-            f"cannot read {directory}: {error.strerror}; expected images there, see dbq data list"
-        ) from None

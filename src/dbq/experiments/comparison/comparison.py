@@ -22,11 +22,11 @@ from dbq.experiments.comparison.methods import precisions
 from dbq.experiments.paper.printed import resnet20_top1
 from dbq.quantizers.table import QUANTIZERS
 from dbq.support.atomic import write_atomically
-from dbq.support.memory import keep_freed_memory
 from dbq.support.text import as_text, counted, plain_table, short
 from dbq.training.learner import Learner
 from dbq.training.networks import quantized_network
 from dbq.training.order import derive, epoch_batches
+from dbq.training.processes.memory import keep_freed_memory
 from dbq.training.processes.world import joined
 from dbq.training.recipe import QuantizeOptions, Recipe
 from dbq.training.record.provenance import machine

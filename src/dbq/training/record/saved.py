@@ -10,6 +10,7 @@ from torch import nn
 
 from dbq.data.table import load_data
 from dbq.networks.weights import put_state
+from dbq.support.imports import announce_code
 from dbq.training.evaluation import evaluate
 from dbq.training.networks import class_count, empty_network, quantized_network
 from dbq.training.processes.world import World, choose_device
@@ -18,8 +19,13 @@ from dbq.training.record.rundir import read_network
 
 
 def saved_network(path: Path) -> tuple[nn.Module, Recipe, dict[str, Any]]:
-    """A network of a run, its recipe and metadata; `path` is the run's directory or a network file."""
+    """A network of a run, its recipe and metadata; `path` is the run's directory or a network file.
+
+    If the network or the data is made by a function of the user's, its code is imported and runs, which
+    is said on stderr.
+    """
     tensors, recipe, metadata = read_network(path)
+    announce_code(path, *recipe.code)
     # Older files do not record the number of classes.
     classes = metadata.get("classes") or class_count(recipe, tensors)
     model = empty_network(recipe, classes)
