@@ -211,3 +211,21 @@ def test_names_of_outputs_do_not_collide() -> None:
         found.values(), reference.run(program, images()).values(), strict=True
     ):
         np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize(("segments", "operator"), [(12, "Gather"), (64, "Sigmoid")])
+def test_a_quarter_of_a_step_decides_about_functions(segments: int, operator: str) -> None:
+    """12 segments of a sigmoid are off by 0.012, 64 by 0.0004; a step of the codes is 1/32."""
+    make = curve(0, -6.0, 6.0, segments, torch.sigmoid)
+    whole = computing(make, IMAGE, 1.0)
+    tensors = (whole.tensors[0], whole.tensors[3], whole.tensors[4])
+    codes, floats = result(1, 32.0, -127, 127), result(2, 1 / 32)
+    operations = (whole.operations[0], make((codes,)), Requantize("floats", (floats,), 1))
+    program = Program("steps", tensors, operations, (Output(2),))
+    nodes = [node for node in to_onnx(program).graph.node if node.name.startswith("op/")]
+    assert operator in {node.op_type for node in nodes}
+    (found,), expected = (
+        run(program, "int8", optimised=False).values(),
+        reference.run(program, images()),
+    )
+    assert np.abs(found - expected).max() <= 1 / 32 + 1e-5

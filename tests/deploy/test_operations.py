@@ -248,3 +248,4 @@ def test_several_outputs_are_a_dict() -> None:
     found = reference.run(several, images)
     assert {name: array.ravel()[0] for name, array in found.items()} == {"half": 3.0, "whole": 6.0}
     assert several.output == 2
+    assert "2 outputs: 'half' 2x5x6, 'whole' 2x5x6" in " ".join(str(several).split())

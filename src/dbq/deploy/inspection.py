@@ -15,6 +15,7 @@ import numpy as np
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation, Summing
 from dbq.deploy.operations.packing import packed_size
+from dbq.deploy.tensors import Shape
 from dbq.support.text import Table, as_text, plain_table, printable, short
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def _unless_zero(number: float, form: str) -> str:
 class ProgramDescription(Description):
     name: str
     input: str
+    outputs: dict[str, str]  # shapes by name
     facts: dict[str, Any]
     layers: tuple[ProgramLayer, ...]
 
@@ -89,6 +91,9 @@ class ProgramDescription(Description):
             f"({8 * size / max(1, weights):.2f} bits each), "
             f"scales {short(_total(self.layers, 'scale_bytes'))} bytes"
         )
+        if len(self.outputs) > 1:
+            named = (f"{printable(name)!r} {size}" for name, size in self.outputs.items())
+            last += f"; {len(self.outputs)} outputs: {', '.join(named)}"
         return as_text(table, last, width=132)
 
 
@@ -97,13 +102,18 @@ def describe(program: Program) -> ProgramDescription:
     channels, height, width = program.input_shape
     layers = tuple(_layer(program, op) for op in program.operations)
     size = f"{height}x{width}x{channels}"
-    return ProgramDescription(program.name, size, dict(program.facts), layers)
+    outputs = {name: _size(program.tensors[tensor].shape) for tensor, name in program.outputs}
+    return ProgramDescription(program.name, size, outputs, dict(program.facts), layers)
+
+
+def _size(shape: Shape) -> str:
+    return "x".join(map(str, shape))
 
 
 def _layer(program: Program, op: Operation) -> ProgramLayer:
     written = [program.tensors[index] for index in op.writes]
     types = "+".join(tensor.type for tensor in written)
-    output = f"{types} {'x'.join(map(str, written[0].shape))}"
+    output = f"{types} {_size(written[0].shape)}"
     results = op.results if isinstance(op, Summing) else ()
     scale_bytes = sum(4 * (result.scales.size + result.offsets.size) for result in results)
     if not isinstance(op, Convolution):
