@@ -22,7 +22,7 @@ from machine import options, save
 
 from dbq.data.table import load_data, normalisation
 from dbq.deploy.engine import load
-from dbq.deploy.fileformat import save as save_program
+from dbq.deploy.file.fileformat import save as save_program
 from dbq.experiments.export import program_of_run
 from dbq.model.pixels import denormalise
 from dbq.training.record.rundir import RunDir

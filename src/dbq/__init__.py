@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dbq.costs.bit_search import search_plan
     from dbq.costs.rules import Cost, cost
     from dbq.deploy.engine import Net, load
-    from dbq.deploy.fileformat import load_program, save
+    from dbq.deploy.file.fileformat import load_program, save
     from dbq.deploy.onnx.export import export_onnx
     from dbq.deploy.program import Program
     from dbq.errors import DbqError
@@ -44,8 +44,8 @@ _HOME = {
     "Cost": "dbq.costs.rules",
     "cost": "dbq.costs.rules",
     "DbqError": "dbq.errors",
-    "load_program": "dbq.deploy.fileformat",
-    "save": "dbq.deploy.fileformat",
+    "load_program": "dbq.deploy.file.fileformat",
+    "save": "dbq.deploy.file.fileformat",
     "Exported": "dbq.experiments.own_loop",
     "export": "dbq.experiments.own_loop",
     "lower": "dbq.lowering.lower",

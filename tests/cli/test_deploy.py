@@ -18,7 +18,7 @@ from dbq.data.split import TensorSplit
 from dbq.data.table import load_data
 from dbq.data.views import centre_view
 from dbq.deploy import reference
-from dbq.deploy.fileformat import load_program, save
+from dbq.deploy.file.fileformat import load_program, save
 from dbq.deploy.images import read_image
 from dbq.experiments.export import program_of_run
 from dbq.training.recipe import load_recipe

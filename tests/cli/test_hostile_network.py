@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from dbq.cli.main import app
 from dbq.deploy import reference
 from dbq.deploy.engine import load
-from dbq.deploy.fileformat import load_program, save
+from dbq.deploy.file.fileformat import load_program, save
 from dbq.deploy.onnx.export import export_onnx
 from dbq.deploy.operations.average_pool import AveragePool
 from dbq.deploy.operations.lookup import Lookup

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dbq.cli.main import app
 from dbq.deploy.classification import evaluate_folder
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from dbq.deploy.operations.average_pool import AveragePool
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.program import Output, Program

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 import dbq
-from dbq.deploy.fileformat import load_program, write_program
+from dbq.deploy.file.fileformat import load_program, write_program
 from dbq.deploy.images import read_image
 from dbq.errors import DataError, EngineError, FileFormatError, LoweringError
 from tests.photographs import write_photograph

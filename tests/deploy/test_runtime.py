@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from tests.native.handmade import small_program
 
 # An import of any of these fails, as it does where they are not installed.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.deploy import reference
-from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.file.fileformat import read_program, write_program
 from dbq.deploy.operations.curve import Curve
 from dbq.lowering.lower import lower
 

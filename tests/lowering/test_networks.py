@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import dbq
 from dbq.deploy import reference
-from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.file.fileformat import read_program, write_program
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.program import Program
 from dbq.lowering.lower import lower

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbq.deploy import reference
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Shape
 from dbq.deploy.window import Window

@@ -7,7 +7,7 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.engine import available_isas, load
-from dbq.deploy.fileformat import write_program
+from dbq.deploy.file.fileformat import write_program
 from dbq.deploy.program import Program
 from tests.native.handmade import KINDS, images_for, random_program, small_program
 

@@ -11,7 +11,7 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.engine import load
-from dbq.deploy.fileformat import read_program, write_program
+from dbq.deploy.file.fileformat import read_program, write_program
 from dbq.deploy.tensors import Shape
 from dbq.errors import DbqError, EngineError, FileFormatError
 from tests.native.damage import HEADER, bit_flips, extreme_words, repaired, truncations

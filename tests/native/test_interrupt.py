@@ -15,7 +15,7 @@ import pytest
 
 from dbq.deploy.bench import measure
 from dbq.deploy.engine import Net, available_isas, load
-from dbq.deploy.fileformat import load_program, save, write_program
+from dbq.deploy.file.fileformat import load_program, save, write_program
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.program import Output, Program

@@ -15,7 +15,7 @@ import pytest
 from dbq.deploy import engine as native
 from dbq.deploy import reference
 from dbq.deploy.engine import Net, available_isas, load
-from dbq.deploy.fileformat import save, write_program
+from dbq.deploy.file.fileformat import save, write_program
 from dbq.deploy.program import Program
 from dbq.errors import EngineError, FileFormatError
 from dbq.version import __version__

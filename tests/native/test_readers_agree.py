@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from dbq.deploy.fileformat import write_program
+from dbq.deploy.file.fileformat import write_program
 from dbq.deploy.tensors import Shape
 from tests.native.damage import HEADER, mutants, repaired
 from tests.native.handmade import one_convolution, random_program, small_program

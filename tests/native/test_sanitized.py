@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbq.deploy.engine import available_isas
-from dbq.deploy.fileformat import save, write_program
+from dbq.deploy.file.fileformat import save, write_program
 from tests.native.damage import HEADER, bit_flips, extreme_words, truncations
 from tests.native.handmade import random_program, small_program
 from tests.native.programs import Programs

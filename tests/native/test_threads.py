@@ -15,7 +15,7 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.engine import Net, load
-from dbq.deploy.fileformat import write_program
+from dbq.deploy.file.fileformat import write_program
 from dbq.errors import EngineError
 from tests.disturbances import memory_in_use
 from tests.native.handmade import images_for, random_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dbq.deploy.engine import load
-from dbq.deploy.fileformat import read_program
+from dbq.deploy.file.fileformat import read_program
 from dbq.errors import EngineError, FileFormatError
 
 

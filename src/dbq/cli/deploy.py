@@ -38,7 +38,7 @@ def export(
       dbq export runs/2t
       dbq export runs/2t -o resnet20.dbq --onnx resnet20.onnx --data data/cifar-10
     """
-    from dbq.deploy.fileformat import save
+    from dbq.deploy.file.fileformat import save
     from dbq.experiments.export import program_of_run
     from dbq.lowering.agreement import Agreement
     from dbq.training.record.rundir import RunDir
@@ -76,7 +76,7 @@ def inspect(
       dbq inspect net.dbq --json
     """
     from dbq.deploy.engine import load
-    from dbq.deploy.fileformat import load_program
+    from dbq.deploy.file.fileformat import load_program
     from dbq.deploy.inspection import describe
 
     found = load(file).describe() if kernels else describe(load_program(file))

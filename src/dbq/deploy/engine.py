@@ -121,7 +121,7 @@ def load(
     (multiply-adds, mostly) or `max_memory` bytes for an image is an EngineError.
 
     >>> import dbq, torch
-    >>> from dbq.deploy.fileformat import write_program
+    >>> from dbq.deploy.file.fileformat import write_program
     >>> model = dbq.create_model("resnet20")
     >>> images = torch.rand(2, 3, 32, 32)
     >>> _ = dbq.prepare(model, "resnet-2t-a8", images), dbq.calibrate(model, [images])

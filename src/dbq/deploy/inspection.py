@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbq.deploy.file.packing import packed_size
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation, Summing
-from dbq.deploy.operations.packing import packed_size
 from dbq.deploy.tensors import Shape
 from dbq.support.text import Table, as_text, plain_table, printable, short
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbq.costs.rules import Totals
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from dbq.experiments.export import evaluate_deployed, program_of_run
 from dbq.experiments.report.page import write_report
 from dbq.support.progress import Progress

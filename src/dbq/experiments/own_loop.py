@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from dbq.deploy.program import Program
 from dbq.errors import LoweringError
 from dbq.lowering.agreement import Agreement

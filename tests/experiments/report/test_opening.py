@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbq.deploy.fileformat import save
+from dbq.deploy.file.fileformat import save
 from dbq.experiments.export import program_of_run
 from dbq.experiments.report.facts import RunFacts, read_run
 from dbq.experiments.report.opening import opening, subject, tiles_of

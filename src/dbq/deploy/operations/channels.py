@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.onnx.values import Values

@@ -10,12 +10,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
+from dbq.deploy.file.packing import pack, packed_size, unpack
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
 from dbq.deploy.operations.operation import Summing
-from dbq.deploy.operations.packing import pack, packed_size, unpack
 from dbq.deploy.tensors import Array, Doubles, Shape, Tensor, require
 from dbq.deploy.window import Window
 

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.values import IMAGE, Values
 from dbq.deploy.operations.operation import Operation

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import exact, int8
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.tensors import CODE_RANGE, LARGEST_SUM, Array, Doubles, Result, Tensor, require

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.onnx import int8
 from dbq.deploy.onnx.functions import Add, adder
 from dbq.deploy.onnx.graph import Graph

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from dbq.deploy.file.packing import Codes as IntegerCodes
 from dbq.deploy.operations.convolution import Convolution
-from dbq.deploy.operations.packing import Codes as IntegerCodes
 from dbq.deploy.operations.pixels import NOTHING
 from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Pair, Window

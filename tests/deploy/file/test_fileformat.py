@@ -13,7 +13,7 @@ import pytest
 
 from dbq.deploy import reference
 from dbq.deploy.engine import load
-from dbq.deploy.fileformat import HEADER, load_program, read_program, save, write_program
+from dbq.deploy.file.fileformat import HEADER, load_program, read_program, save, write_program
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.table import OPERATIONS
@@ -22,7 +22,7 @@ from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window
 from dbq.errors import DiskError, FileFormatError, LoweringError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def golden_program() -> Program:

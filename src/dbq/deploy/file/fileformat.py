@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from dbq.deploy.binary import ByteReader, ByteWriter
+from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.operations.table import OPERATIONS
 from dbq.deploy.program import Output, Program

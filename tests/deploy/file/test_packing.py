@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbq.deploy.operations.packing import (
+from dbq.deploy.file.packing import (
     pack_bits,
     pack_trits,
     packed_size,
