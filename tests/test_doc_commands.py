@@ -27,7 +27,9 @@ from tests.photographs import write_photograph
 from tests.runs import environment
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# The tutorial's blocks, Python and commands in turn, run in tests/test_tutorial.py.
+DOCS = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "tutorial.md"]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 COMMANDS = {"dbq", "make", "pip", "cmake", "torchrun", "python", "mkdir", "build/fuzz/fuzz_load"}
 SHORT = ("--set", "train.epochs=1")  # each `dbq train` that runs is cut to one epoch
