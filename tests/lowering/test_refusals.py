@@ -75,6 +75,18 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
         r"^2 .*pixels, shape \[4, 64\]",
     ),
     "unknown tensor": (Between(lambda x: x + ONE), r"^add .*no torch function.*buffer"),
+    "joined with a constant": (
+        Between(lambda x: torch.cat([x[:, :2], torch.ones_like(x[:, :2])], 1)),
+        r"^cat .*a constant where",
+    ),
+    "unknown argument": (
+        Between(lambda x: torch.sum(x, (2, 3), keepdim=True)),
+        r"^sum .*sum cannot be lowered",
+    ),
+    "unknown option": (
+        Between(lambda x: torch.add(x, x, out=torch.empty_like(x))),
+        r"^add .*'out'",
+    ),
     "numpy": (Between(lambda x: torch.from_numpy(x.numpy())), r"^numpy .*values of a tensor"),
 }
 

@@ -101,6 +101,10 @@ class Site:
             )
         if isinstance(operand, Value):
             return operand
+        if not isinstance(operand, Padded | Moved):
+            self.refuse(
+                f"has a {type(operand).__name__.lower()} where lowering expects a tensor of the network"
+            )
         if operand.resolved is None:
             padded = isinstance(operand, Padded)
             operand.resolved = self._with_zeros(operand) if padded else self._moved(operand)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ the module, the function and the line of the user's code. Sizes and plain number
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from torch.utils._pytree import tree_iter, tree_map_only
@@ -102,6 +103,10 @@ def _apply(site: Site, found: dict[Recorded, Any]) -> Any:
     kwargs.pop("inplace", None)
     if not args and "input" in kwargs:
         args = (kwargs.pop("input"),)
+    try:
+        signature(handler).bind(site, *args, **kwargs)
+    except TypeError as error:
+        site.refuse(f"{call.op} has arguments that lowering does not know ({error})")
     return handler(site, *args, **kwargs)
 
 

@@ -16,6 +16,7 @@ from dbq.deploy.operations.channels import ZEROS
 from dbq.deploy.tensors import Shape
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
 from dbq.lowering.values import Affine, Selection, Sums, Value, pick
+from dbq.model.reading.recording import Constant
 from dbq.model.reading.sources import MOVING
 
 
@@ -51,13 +52,23 @@ def _shaped_like(site: Site, argument: Any) -> Any:
     return argument
 
 
-def concat(site: Site, operands: Sequence[Operand], dim: int = 0, **kwargs: int) -> Selection:
-    dimensions = {op.index.ndim if isinstance(op, Moved) else 4 for op in operands}
+def concat(
+    site: Site, operands: Sequence[Operand | Constant], dim: int = 0, **kwargs: int
+) -> Selection:
+    """Channels side by side; constants among them must be zeros."""
     dim = kwargs.get("axis", dim)
-    if any(dim % dimension != 1 for dimension in dimensions):
-        site.refuse(f"concatenates along dimension {dim}, expected channels (1)")
-    values = [site.resolve(operand) for operand in operands]
-    sources = [(i, c) for i, value in enumerate(values) for c in range(value.shape.channels)]
+    values: list[Value] = []
+    sources: list[tuple[int, int]] = []
+    for operand in operands:
+        if isinstance(operand, Constant) and not operand.tensor.any():
+            dimensions, own = operand.tensor.ndim, [(ZEROS, 0)] * operand.tensor.shape[1]
+        else:
+            dimensions = operand.index.ndim if isinstance(operand, Moved) else 4
+            values.append(site.resolve(operand))  # type: ignore[arg-type]
+            own = [(len(values) - 1, channel) for channel in range(values[-1].shape.channels)]
+        if dim % dimensions != 1:
+            site.refuse(f"concatenates along dimension {dim}, expected channels (1)")
+        sources += own
     return pick(values, sources, site.name, site.now())
 
 
