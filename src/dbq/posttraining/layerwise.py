@@ -1,0 +1,168 @@
+"""Layer by layer: weights fitted to the float network's outputs, batch norms corrected by pairs.
+
+Both networks run on the same images and wait in front of every layer. The input that the quantized layers
+so far give, with all their errors, is then known, and the layer is asked for the output that the float
+network has. Every choice is kept only if it lowers the layer's output error.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dbq.errors import DbqError
+from dbq.model.layers import QuantLayer
+from dbq.posttraining.moments import Moments, Problem, outputs, patches, thinning
+from dbq.posttraining.pairs import Pairs, correct_norm, execution_order
+from dbq.quantizers.contract import BatchNorm, InputQuantizer
+from dbq.support.progress import Progress, silent
+
+BATCH = 8  # images of a pass
+FEWEST = 16  # images that even the first layers see
+LIVE = 8  # tensors of the size of a layer's input that are alive for an image, in both networks
+SHARES = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the largest input seen: where to clip
+RANGE_BATCHES = 4  # batches on which clips are compared
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which parts of the fit are made; what is not made stays as `prepare` left it."""
+
+    ranges: bool = True  # where inputs without a batch norm are clipped
+    codes: bool = True  # codes and scales by output error
+    target: bool = True  # ask for the float output, and not for that of the float weight
+    norms: bool = True  # batch norms by pairs, biases where there is none
+
+
+@dataclass(frozen=True)
+class FittedLayer:
+    """What fitting did to a layer. Output errors are mean squares relative to the float output's."""
+
+    name: str
+    images: int
+    error_before: float
+    error: float
+    seconds: float
+
+
+@torch.no_grad()
+def fit_layers(
+    teacher: nn.Module,
+    student: nn.Module,
+    images: Tensor,
+    choices: Choices = Choices(),
+    memory: int = 2 << 30,
+    progress: Progress = silent,
+) -> list[FittedLayer]:
+    """Fit the quantized layers of `student` in the order they run; `teacher` is the float network.
+
+    `memory` bounds the activations that are alive at the same time, in bytes.
+    """
+    modules = dict(student.named_modules())
+    wanted = {name for name, m in modules.items() if isinstance(m, QuantLayer | BatchNorm)}
+    order = execution_order(teacher, images[:1], wanted)
+    corrected = {stop.corrects for stop in order if stop.corrects}
+    pairs = Pairs(teacher, student, images, order, BATCH)
+    rows = []
+    try:
+        for index, stop in enumerate(order):
+            progress("layers", index, len(order))
+            start = time.monotonic()
+            pairs.move_to(index, max(FEWEST, memory // (LIVE * stop.bytes_per_image)))
+            module = modules[stop.name]
+            if isinstance(module, BatchNorm):
+                if choices.norms and stop.corrects and module.track_running_stats:
+                    correct_norm(module, pairs)
+                continue
+            fit = _LayerFit(module, teacher.get_submodule(stop.name), pairs, choices)
+            before, after = fit.run(stop.name in corrected)
+            seconds = time.monotonic() - start
+            rows.append(FittedLayer(stop.name, pairs.count, before, after, seconds))
+        progress("layers", len(order), len(order))
+    finally:
+        pairs.close()
+    return rows
+
+
+class _LayerFit:
+    """The fit of one layer, which all passes wait at."""
+
+    def __init__(
+        self, layer: QuantLayer, float_layer: nn.Module, pairs: Pairs, choices: Choices
+    ) -> None:
+        self.layer, self.float_layer = layer, float_layer
+        self.pairs, self.choices = pairs, choices
+
+    def run(self, has_norm: bool) -> tuple[float, float]:
+        """Fit it; the output errors before and after."""
+        layer, choices = self.layer, self.choices
+        if layer.input_quantizer is not None:
+            self._fit_range(layer.input_quantizer)
+        total = self._moments()
+        has_shift = choices.norms and (has_norm or layer.bias is not None)
+        weight = self.float_layer.get_parameter("weight")
+        problem = total.problem(weight, centred=has_shift)
+        before = problem.relative_error(layer.quantized_weight())
+        if layer.weight_quantizer is not None and choices.codes:
+            self._fit_weight(problem)
+        if layer.bias is not None and choices.norms:
+            layer.bias += total.shift(layer.quantized_weight()).to(layer.bias)
+        return before, problem.relative_error(layer.quantized_weight())
+
+    def _moments(self) -> Moments:
+        layer, total = self.layer, None
+        kernel = layer.weight[0].numel()
+        for x_float, x in self.pairs.inputs():
+            y = self.float_layer(x_float)
+            every = thinning(kernel, y[0, 0].numel(), self.pairs.count)
+            x = patches(layer, layer.quantized_input(x), every)
+            part = Moments.of(x, outputs(self.float_layer, y, every))
+            total = part if total is None else total + part
+        assert total is not None
+        return total
+
+    def _fit_weight(self, problem: Problem) -> None:
+        layer, quantizer = self.layer, self.layer.weight_quantizer
+        assert quantizer is not None
+        before = {name: value.clone() for name, value in quantizer.state_dict().items()}
+        weight = layer.weight.detach().clone()
+        least = problem.error(layer.quantized_weight()).sum()
+        target = problem.target() if self.choices.target else weight
+        layer.weight.copy_(quantizer.fit(target, problem.H))
+        if not problem.error(layer.quantized_weight()).sum() < least:
+            quantizer.load_state_dict(before)
+            layer.weight.copy_(weight)
+
+    def _fit_range(self, quantizer: InputQuantizer) -> None:
+        """Observe all batches; then try narrower ranges, if the range is an observed one."""
+        if not quantizer.is_learned:
+            quantizer.reset()
+        momentum = quantizer.momentum
+        try:
+            for count, (_, x) in enumerate(self.pairs.inputs(), start=1):
+                quantizer.momentum = 1 / count
+                quantizer.observe(x)
+        finally:
+            quantizer.momentum = momentum
+        if not self.choices.ranges or not quantizer.scale_range(1.0):
+            return
+        errors, before = [], 1.0
+        for share in SHARES:
+            quantizer.scale_range(share / before)
+            errors.append(self._range_error())
+            before = share
+        best = SHARES[errors.index(min(errors))]
+        quantizer.scale_range(best / before)
+
+    def _range_error(self) -> float:
+        """What rounding and clipping the inputs do to the outputs of the float weight."""
+        error = 0.0
+        for batch, (_, x) in enumerate(self.pairs.inputs()):
+            if batch == RANGE_BATCHES:
+                break
+            rounded = self.layer.quantized_input(x)
+            error += float((self.float_layer(rounded) - self.float_layer(x)).square().sum())
+        return error
