@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from dbq.model.layers import QuantLayer
-from dbq.model.roles import WeightLayer
 from dbq.model.schedule import soft_quantizers
 from dbq.posttraining.agreement import divergence, is_classifier, relative_errors, tensors_of
+from dbq.posttraining.residuals import blocks
 from dbq.quantizers.contract import WeightQuantizer
 from dbq.support.progress import Progress, silent
 
@@ -59,21 +59,6 @@ def hard_forward(model: nn.Module) -> Iterator[None]:
     finally:
         for layer, quantizer in layers:
             layer._modules["weight_quantizer"] = quantizer.train(layer.training)
-
-
-def blocks(model: nn.Module) -> list[str]:
-    """The smallest modules with at least two weight layers; of those with the same ones, the outermost.
-
-    >>> block = lambda: nn.Sequential(nn.Sequential(nn.Conv2d(2, 2, 1), nn.Conv2d(2, 2, 1)))
-    >>> blocks(nn.Sequential(block(), nn.ReLU(), block()))
-    ['0', '2']
-    """
-    chosen: dict[frozenset[nn.Module], str] = {}
-    for name, module in model.named_modules():  # parents come before their children
-        inside = frozenset(m for m in module.modules() if isinstance(m, WeightLayer))
-        if name and len(inside) >= 2:
-            chosen.setdefault(inside, name)
-    return [name for inside, name in chosen.items() if not any(other < inside for other in chosen)]
 
 
 @contextmanager

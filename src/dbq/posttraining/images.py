@@ -64,5 +64,7 @@ def _checked(images: Tensor) -> Tensor:
     if bad.any():
         raise DataError(f"image {int(bad.nonzero()[0])} is not finite (NaN or infinite)")
     if images.detach().amin() == images.detach().amax():
-        raise DataError("all pixels of all images have the same value: nothing can be fitted to them")
+        raise DataError(
+            "all pixels of all images have the same value: nothing can be fitted to them"
+        )
     return images.detach()

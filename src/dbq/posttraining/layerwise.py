@@ -8,15 +8,24 @@ network has. Every choice is kept only if it lowers the layer's output error.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from dbq.errors import DbqError
 from dbq.model.layers import QuantLayer
-from dbq.posttraining.moments import Moments, Problem, outputs, patches, thinning
+from dbq.posttraining.moments import (
+    DAMPINGS,
+    Moments,
+    Problem,
+    best_damping,
+    outputs,
+    patches,
+    thinning,
+)
 from dbq.posttraining.pairs import Pairs, correct_norm, execution_order
+from dbq.posttraining.residuals import find_residuals, repair
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
 from dbq.support.progress import Progress, silent
 
@@ -34,6 +43,7 @@ class Choices:
     ranges: bool = True  # where inputs without a batch norm are clipped
     codes: bool = True  # codes and scales by output error
     target: bool = True  # ask for the float output, and not for that of the float weight
+    shortcuts: bool = True  # let the last layer of a residual block repair its shortcut
     norms: bool = True  # batch norms by pairs, biases where there is none
 
 
@@ -64,21 +74,28 @@ def fit_layers(
     modules = dict(student.named_modules())
     wanted = {name for name, m in modules.items() if isinstance(m, QuantLayer | BatchNorm)}
     order = execution_order(teacher, images[:1], wanted)
-    corrected = {stop.corrects for stop in order if stop.corrects}
-    pairs = Pairs(teacher, student, images, order, BATCH)
+    norm_of = {stop.corrects: stop.name for stop in order if stop.corrects}
+    use_shortcuts = choices.shortcuts and choices.target and choices.norms
+    residuals = find_residuals(teacher, images[:1], norm_of) if use_shortcuts else {}
+    block_of = {name: r.block for r in residuals.values() for name in (r.layer, r.norm)}
+    pairs = Pairs(teacher, student, images, order, BATCH, sorted(set(block_of.values())))
     rows = []
     try:
         for index, stop in enumerate(order):
             progress("layers", index, len(order))
             start = time.monotonic()
-            pairs.move_to(index, max(FEWEST, memory // (LIVE * stop.bytes_per_image)))
-            module = modules[stop.name]
+            largest = max(later.bytes_per_image for later in order[index:])
+            pairs.move_to(index, max(FEWEST, memory // (LIVE * largest)))
+            module, block = modules[stop.name], block_of.get(stop.name)
             if isinstance(module, BatchNorm):
                 if choices.norms and stop.corrects and module.track_running_stats:
-                    correct_norm(module, pairs)
+                    correct_norm(module, pairs, block)
                 continue
-            fit = _LayerFit(module, teacher.get_submodule(stop.name), pairs, choices)
-            before, after = fit.run(stop.name in corrected)
+            assert isinstance(module, QuantLayer)
+            norm = teacher.get_submodule(norm_of[stop.name]) if stop.name in norm_of else None
+            float_layer = teacher.get_submodule(stop.name)
+            fit = _LayerFit(module, float_layer, pairs, choices, norm, block)
+            before, after = fit.run()
             seconds = time.monotonic() - start
             rows.append(FittedLayer(stop.name, pairs.count, before, after, seconds))
         progress("layers", len(order), len(order))
@@ -91,48 +108,62 @@ class _LayerFit:
     """The fit of one layer, which all passes wait at."""
 
     def __init__(
-        self, layer: QuantLayer, float_layer: nn.Module, pairs: Pairs, choices: Choices
-    ) -> None:
+        self, layer: QuantLayer, float_layer: nn.Module, pairs: Pairs, choices: Choices,
+        norm: nn.Module | None, block: str | None,
+    ) -> None:  # fmt: skip
         self.layer, self.float_layer = layer, float_layer
         self.pairs, self.choices = pairs, choices
+        self.norm, self.block = norm, block
 
-    def run(self, has_norm: bool) -> tuple[float, float]:
+    def run(self) -> tuple[float, float]:
         """Fit it; the output errors before and after."""
         layer, choices = self.layer, self.choices
         if layer.input_quantizer is not None:
             self._fit_range(layer.input_quantizer)
-        total = self._moments()
-        has_shift = choices.norms and (has_norm or layer.bias is not None)
+        halves = self._moments()
+        total = halves[0] + halves[1]
+        has_shift = choices.norms and (self.norm is not None or layer.bias is not None)
         weight = self.float_layer.get_parameter("weight")
-        problem = total.problem(weight, centred=has_shift)
-        before = problem.relative_error(layer.quantized_weight())
+        damping = best_damping(halves, weight, has_shift) if choices.target else DAMPINGS[0]
+        problem = total.problem(weight, has_shift, damping)
+        undamped = total.problem(weight, has_shift, 0.0)
+        before = undamped.relative_error(layer.quantized_weight())
         if layer.weight_quantizer is not None and choices.codes:
-            self._fit_weight(problem)
+            self._fit_weight(problem, undamped)
         if layer.bias is not None and choices.norms:
             layer.bias += total.shift(layer.quantized_weight()).to(layer.bias)
-        return before, problem.relative_error(layer.quantized_weight())
+        return before, undamped.relative_error(layer.quantized_weight())
 
-    def _moments(self) -> Moments:
-        layer, total = self.layer, None
+    def _moments(self) -> tuple[Moments, Moments]:
+        """The sums over every other batch, and over the rest."""
+        layer, halves = self.layer, [Moments.nothing(), Moments.nothing()]
         kernel = layer.weight[0].numel()
-        for x_float, x in self.pairs.inputs():
-            y = self.float_layer(x_float)
+        for number, (x, y) in enumerate(self._samples()):
             every = thinning(kernel, y[0, 0].numel(), self.pairs.count)
             x = patches(layer, layer.quantized_input(x), every)
-            part = Moments.of(x, outputs(self.float_layer, y, every))
-            total = part if total is None else total + part
-        assert total is not None
-        return total
+            halves[number % 2] += Moments.of(x, outputs(self.float_layer, y, every))
+        return halves[0], halves[1]
 
-    def _fit_weight(self, problem: Problem) -> None:
+    def _samples(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs, and the outputs that are wanted for them, batch by batch."""
+        if self.block is None:
+            for x_float, x in self.pairs.inputs():
+                yield x, self.float_layer(x_float)
+            return
+        assert isinstance(self.norm, BatchNorm)
+        kept = self.pairs.kept(self.block)
+        for (x_float, x), shortcut in zip(self.pairs.inputs(), kept, strict=True):
+            yield x, self.float_layer(x_float) + repair(self.norm, *shortcut)
+
+    def _fit_weight(self, problem: Problem, undamped: Problem) -> None:
         layer, quantizer = self.layer, self.layer.weight_quantizer
         assert quantizer is not None
         before = {name: value.clone() for name, value in quantizer.state_dict().items()}
         weight = layer.weight.detach().clone()
-        least = problem.error(layer.quantized_weight()).sum()
+        least = undamped.error(layer.quantized_weight()).sum()
         target = problem.target() if self.choices.target else weight
         layer.weight.copy_(quantizer.fit(target, problem.H))
-        if not problem.error(layer.quantized_weight()).sum() < least:
+        if not undamped.error(layer.quantized_weight()).sum() < least:
             quantizer.load_state_dict(before)
             layer.weight.copy_(weight)
 

@@ -19,7 +19,9 @@ from dbq.quantizers.fitting.output_error import grouped
 from dbq.quantizers.tensors import per_kernel
 
 SAMPLES_PER_WEIGHT, FEWEST_SAMPLES = 100, 10_000
-DAMPING = 0.01  # of the mean diagonal: what is added to H to keep the target near the float weight
+# Of the mean diagonal: what is added to H, to keep the target near the float weight where the samples
+# do not say better.
+DAMPINGS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def patches(layer: nn.Module, x: Tensor, every: int = 1) -> Tensor:
@@ -64,6 +66,9 @@ def thinning(kernel: int, pixels: int, images: int) -> int:
     return max(1, math.isqrt(pixels * images // (SAMPLES_PER_WEIGHT * kernel + FEWEST_SAMPLES)))
 
 
+SMALLEST = 1e-12  # added even where an input is always 0
+
+
 @dataclass
 class Moments:
     """Sums over samples. With `centred`, the error that a shift of the output can undo is left out."""
@@ -76,6 +81,12 @@ class Moments:
     yy: Tensor  # G x K
 
     @classmethod
+    def nothing(cls) -> Moments:
+        """No samples; it takes the shape of what is added."""
+        zero = torch.zeros((), dtype=torch.float64)
+        return cls(0, zero, zero, zero, zero, zero)
+
+    @classmethod
     def of(cls, x: Tensor, y: Tensor) -> Moments:
         """The sums of one batch: x [G, S, D], y [G, S, K]."""
         return cls(
@@ -85,9 +96,12 @@ class Moments:
         )  # fmt: skip
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return Moments(
+            *(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
 
-    def problem(self, weight: Tensor, centred: bool) -> Problem:
+    def problem(self, weight: Tensor, centred: bool, damping: float) -> Problem:
+        """The fit of `weight`; `damping` draws it to the weight itself."""
         n = self.count
         H, C, E = self.xx / n, self.yx / n, self.yy / n
         if centred:
@@ -96,11 +110,11 @@ class Moments:
             C = C - my.unsqueeze(2) * mx.unsqueeze(1)
             E = E - my.square()
         diagonal = H.diagonal(dim1=1, dim2=2)
-        damping = DAMPING * diagonal.mean(1) + 1e-12
-        H = H + torch.diag_embed(damping.unsqueeze(1).expand_as(diagonal))
+        added = damping * diagonal.mean(1) + SMALLEST
+        H = H + torch.diag_embed(added.unsqueeze(1).expand_as(diagonal))
         rows = grouped(per_kernel(weight.detach()).double(), H)
-        C = C + damping[:, None, None] * rows
-        E = E + damping[:, None] * rows.square().sum(2)
+        C = C + added[:, None, None] * rows
+        E = E + added[:, None] * rows.square().sum(2)
         return Problem(H, C, E, weight)
 
     def shift(self, weight: Tensor) -> Tensor:
@@ -131,3 +145,20 @@ class Problem:
 
     def relative_error(self, weight: Tensor) -> float:
         return float(self.error(weight).sum() / self.E.sum().clamp(min=1e-30))
+
+
+def best_damping(halves: tuple[Moments, Moments], weight: Tensor, centred: bool) -> float:
+    """The damping whose target, from one half of the images, has the least error on the other half.
+
+    A classifier has more inputs than there are images: undamped, its target would fit them and nothing else.
+    """
+    if not all(half.count for half in halves):
+        return DAMPINGS[-1]
+    tests = [half.problem(weight, centred, 0.0) for half in halves]
+    errors = []
+    for damping in DAMPINGS:
+        targets = [half.problem(weight, centred, damping).target() for half in halves]
+        errors.append(float(sum(tests[i].error(targets[1 - i]).sum() for i in (0, 1))))
+        if len(errors) > 1 and errors[-1] > errors[-2]:
+            break
+    return DAMPINGS[errors.index(min(errors))]

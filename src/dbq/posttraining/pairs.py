@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from dbq.model.roles import WeightLayer
 from dbq.model.statistics import Statistics, move_statistics
+from dbq.posttraining.residuals import repair
 from dbq.posttraining.stepping import Pass
 from dbq.quantizers.contract import BatchNorm
 
@@ -82,7 +84,9 @@ class Pairs:
         images: Tensor,
         order: Sequence[Stop],
         batch: int,
+        keep: Sequence[str] = (),
     ) -> None:
+        self.keep = keep
         self.teacher, self.student, self.images, self.batch = teacher, student, images, batch
         self.stops = [stop.name for stop in order]
         self.passes: list[tuple[Pass, Pass]] = []
@@ -95,7 +99,8 @@ class Pairs:
                 each.advance()
         while self.count < min(images, len(self.images)):
             part = self.images[self.count : self.count + self.batch]
-            both = Pass(self.teacher, part, self.stops), Pass(self.student, part, self.stops)
+            teacher = Pass(self.teacher, part, self.stops, self.keep)
+            both = teacher, Pass(self.student, part, self.stops, self.keep)
             self.passes.append(both)
             self.count += len(part)
             for each in both:
@@ -108,16 +113,27 @@ class Pairs:
         for teacher, student in self.passes:
             yield teacher.input, student.input
 
+    def kept(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """What a module that is running got in both networks, batch by batch; it is in `keep`."""
+        for teacher, student in self.passes:
+            yield teacher.kept[name], student.kept[name]
+
     def close(self) -> None:
         for both in self.passes:
             for each in both:
                 each.abandon()
 
 
-def correct_norm(norm: BatchNorm, pairs: Pairs) -> None:
-    """Move the running statistics by what quantization changed in the norm's input."""
+def correct_norm(norm: BatchNorm, pairs: Pairs, shortcut: str | None = None) -> None:
+    """Move the running statistics by what quantization changed in the norm's input.
+
+    At the end of a residual block, `shortcut`, the input it should have had makes up for the shortcut's.
+    """
     of_float, of_quantized = Statistics(), Statistics()
-    for x_float, x in pairs.inputs():
-        of_float.add(x_float)
+    repairs: Iterator[Tensor | float] = repeat(0.0)
+    if shortcut is not None:
+        repairs = (repair(norm, *both) for both in pairs.kept(shortcut))
+    for (x_float, x), change in zip(pairs.inputs(), repairs, strict=False):
+        of_float.add(x_float + change)
         of_quantized.add(x)
     move_statistics(norm, of_float, of_quantized)

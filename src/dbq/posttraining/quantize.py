@@ -82,9 +82,7 @@ def quantize(
     fitted: list[FittedLayer] = []
 
     def layers() -> None:
-        fitted.extend(
-            fit_layers(job.teacher, job.student, job.images, choices, memory, progress)
-        )
+        fitted.extend(fit_layers(job.teacher, job.student, job.images, choices, memory, progress))
 
     def distillation() -> None:
         best = job.state()
@@ -96,7 +94,9 @@ def quantize(
             if distance < best_distance:
                 best, best_distance = job.state(), distance
 
-        distill(job.teacher, job.student, job.images, count, seed=seed, judge=judge, progress=progress)
+        distill(
+            job.teacher, job.student, job.images, count, seed=seed, judge=judge, progress=progress
+        )
         job.student.load_state_dict(best)
 
     job.stage("layers", layers)
@@ -193,9 +193,17 @@ class _Job:
                 limit = None if grid is None else grid.clip
             rows.append(
                 QuantizedLayer(
-                    row.name, row.role, row.shape, row.weight, row.input, error,
-                    fit and fit.error_before, fit and fit.error, limit,
-                    fit.images if fit else 0, fit.seconds if fit else 0.0,
+                    row.name,
+                    row.role,
+                    row.shape,
+                    row.weight,
+                    row.input,
+                    error,
+                    fit and fit.error_before,
+                    fit and fit.error,
+                    limit,
+                    fit.images if fit else 0,
+                    fit.seconds if fit else 0.0,
                 )  # fmt: skip
             )
         return rows

@@ -29,10 +29,13 @@ class Pass:
     """The forward pass of one batch, in eval mode and without gradients.
 
     `advance` runs it to the next stop: `name` is then the module it waits at and `input` what the module
-    is about to get. At the end `name` is None and `output` is the network's.
+    is about to get. At the end `name` is None and `output` is the network's. Of modules in `keep`, the input
+    is in `kept` until the module has run.
     """
 
-    def __init__(self, model: nn.Module, batch: Tensor, stops: Iterable[str]) -> None:
+    def __init__(
+        self, model: nn.Module, batch: Tensor, stops: Iterable[str], keep: Iterable[str] = ()
+    ) -> None:
         self.name: str | None = None
         self.input = batch
         self.output: Any = None
@@ -44,6 +47,11 @@ class Pass:
         for stop in stops:
             module = replica.get_submodule(stop)
             module.register_forward_pre_hook(self._stop_at(stop), with_kwargs=True)
+        self.kept: dict[str, Tensor] = {}
+        for name in keep:
+            module = replica.get_submodule(name)
+            module.register_forward_pre_hook(self._keep(name))
+            module.register_forward_hook(self._forget(name))
         self._thread = threading.Thread(target=self._run, args=(replica, batch), daemon=True)
         self._started = False
 
@@ -78,11 +86,25 @@ class Pass:
         self.name = None
         self._callers.release()
 
+    def _keep(self, name: str) -> Any:
+        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+            self.kept[name] = args[0]
+
+        return hook
+
+    def _forget(self, name: str) -> Any:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            self.kept.pop(name, None)
+
+        return hook
+
     def _stop_at(self, name: str) -> Any:
         def wait(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             given = args[0] if args else next(iter(kwargs.values()), None)
             if not isinstance(given, Tensor):
-                raise LayerError(f"layer {name}: its input is a {type(given).__name__}, not a tensor")
+                raise LayerError(
+                    f"layer {name}: its input is a {type(given).__name__}, not a tensor"
+                )
             self.name, self.input = name, given
             self._callers.release()
             self._mine.acquire()

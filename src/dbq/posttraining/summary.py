@@ -76,6 +76,10 @@ class Quantization:
         for stage in self.stages:
             same = "" if stage.after.same is None else f"{100 * stage.after.same:.1f} %"
             kept = "kept" if stage.kept else "undone"
-            stages.add_row(stage.name, kept, same, f"{stage.after.distance:.4f}", f"{stage.seconds:.1f}")
-        heading = f"plan {self.plan}, fitted to {self.images} images, judged by {self.held_out} others"
+            stages.add_row(
+                stage.name, kept, same, f"{stage.after.distance:.4f}", f"{stage.seconds:.1f}"
+            )
+        heading = (
+            f"plan {self.plan}, fitted to {self.images} images, judged by {self.held_out} others"
+        )
         return as_text(heading, table, stages, *(f"note: {note}" for note in self.notes))

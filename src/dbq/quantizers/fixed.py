@@ -19,7 +19,6 @@ from dbq.quantizers.fitting.output_error import descend, grouped, output_error, 
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.tensors import along_kernels, per_kernel, straight_through
 
-
 SWEEPS = 3
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the largest weight that the last level may stand for
 
@@ -66,7 +65,9 @@ class FixedPointQuantizer(WeightQuantizer):
             found = descend(round_in_order(rows, moments, on_grid), rows, moments, on_grid, SWEEPS)
             weight = found.reshape(target.shape).to(target.dtype)
             error = output_error(self._rows(weight, moments), rows, moments)
-            better = error < least if self.per_channel else (error.sum() < least.sum()).expand_as(error)
+            better = (
+                error < least if self.per_channel else (error.sum() < least.sum()).expand_as(error)
+            )
             best = torch.where(along_kernels(better.flatten(), weight), weight, best)
             least = torch.where(better, error, least)
         return best

@@ -99,7 +99,9 @@ class BranchQuantizer(WeightQuantizer):
         )
         # As after `initialise`: the largest |w| has size 1 for thresholds and temperature.
         self.alpha.copy_(scales / self.gamma_2)
-        levels = sum_branches(self._ordered_level_codes().double().unbind(0), ordered(self.alpha).double())
+        levels = sum_branches(
+            self._ordered_level_codes().double().unbind(0), ordered(self.alpha).double()
+        )
         self.t.copy_(midpoints(levels))
         return weight.reshape(target.shape).to(target.dtype)
 

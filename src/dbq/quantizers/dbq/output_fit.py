@@ -77,7 +77,9 @@ def to_levels(alpha: Tensor, codes: Tensor) -> Rounding:
     borders = midpoints(levels).contiguous()
 
     def rounding(column: Tensor) -> Tensor:
-        return levels.gather(2, torch.searchsorted(borders, column.unsqueeze(2).contiguous())).squeeze(2)
+        return levels.gather(
+            2, torch.searchsorted(borders, column.unsqueeze(2).contiguous())
+        ).squeeze(2)
 
     return rounding
 
