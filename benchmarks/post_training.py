@@ -1,12 +1,13 @@
 """Networks quantized without labels by `dbq.quantize`: top-1 against the float network's.
 
-    python benchmarks/post_training.py [--only NETWORK/PLAN] [--imagenet DIR] [--cifar10 DIR] [--weights DIR]
+    python benchmarks/post_training.py [--only NETWORK/PLAN] [--imagenet DIR] [--cifar10 DIR]
+    [--weights DIR]
                                        [--ablation]
 
-Images for the fit are training images without their labels: 1,000 of ImageNet, 1,024 of CIFAR-10. Top-1 is
-over all test images there are. Needs the data sets and float weights; what is missing is named and skipped.
-A row is saved when it is measured and kept by later calls for other rows. Seconds are those of one thread's
-processor time. --ablation leaves one part out at a time.
+Images for the fit are training images without their labels: 1,000 of ImageNet, 1,024 of CIFAR-10.
+Top-1 is over all test images there are. Needs the data sets and float weights; what is missing is
+named and skipped. A row is saved when it is measured and kept by later calls for other rows.
+Seconds are those of one thread's processor time. --ablation leaves one part out at a time.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def top1(model: nn.Module, test: Split) -> float:
 
 def some_images(train: Split, count: int) -> Tensor:
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
-    parts = [batch.images for batch in train.batches(order[:count].split(100))]
+    parts = [batch.images for batch in train.batches(torch.split(order[:count], 100))]
     return torch.cat(parts).contiguous(memory_format=torch.channels_last)
 
 
@@ -90,7 +91,7 @@ def measure(
     model, start = copy.deepcopy(model), time.process_time()
     if choices is None:
         dbq.prepare(model, plan, images[:1])
-        dbq.calibrate(model, images.split(100))
+        dbq.calibrate(model, torch.split(images, 100))
         same = float("nan")
     else:
         done = dbq.quantize(model, plan, images, budget="best", steps=steps, choices=choices)
@@ -125,7 +126,7 @@ def run(name: str, case: Case, plans: list[str], arguments: Any) -> None:
     except dbq.DbqError as problem:
         print(f"skipped {name}: {problem}")
         return
-    model = model.to(memory_format=torch.channels_last)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images, of_float = some_images(train, case.images), top1(model, test)
     for plan in plans:
         for what, choices in PARTS.items() if arguments.ablation else [("all", Choices())]:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 import dbq
 from dbq.errors import DataError, DbqError, WeightsError
 from dbq.posttraining.agreement import agreement
-from dbq.posttraining.distillation import blocks, hard_forward
+from dbq.posttraining.distillation import hard_forward
 from dbq.posttraining.layerwise import Choices, fit_layers
 from dbq.posttraining.quantize import quantize
+from dbq.posttraining.residuals import blocks
 
 
 class Block(nn.Module):
@@ -79,7 +80,7 @@ def test_nearer_to_the_float_network_than_prepare_on_unseen_images(plan: str) ->
     dbq.prepare(prepared, plan, images(1))
     dbq.calibrate(prepared, [images(60)])
     summary = quantize(net, plan, images(60))
-    assert summary.images == 48 and summary.held_out == 12
+    assert (summary.images, summary.held_out) == (48, 12)
     unseen = images(100, seed=9)
     bound = 1.05 if plan == "fx8-3" else 0.8  # eight bits leave little to gain
     assert distance(float_net, net, unseen) < bound * distance(float_net, prepared, unseen)
@@ -204,7 +205,7 @@ class TestOddNetworks:
         )  # fmt: skip
         net = make().eval()
         with torch.no_grad():
-            net[-1].weight *= 50
+            net.get_parameter("6.weight").mul_(50)
         prepared, float_net = copy.deepcopy(net), copy.deepcopy(net)
         dbq.prepare(prepared, "dbq-1t-a8", images(1))
         dbq.calibrate(prepared, [images(200)])
@@ -315,5 +316,6 @@ class TestBadInput:
 def test_parts_can_be_left_out(choices: Choices) -> None:
     summary = quantize(Small(), "dbq-2t-4", images(40), choices=choices)
     for row in summary.layers:
-        assert row.error is not None and row.error_before is not None
+        assert row.error is not None
+        assert row.error_before is not None
         assert row.error <= row.error_before

@@ -44,7 +44,8 @@ def test_interleaved_passes_give_what_the_network_gives() -> None:
             assert each.name == stop
     for each, batch in zip(passes, batches, strict=True):
         assert torch.equal(finish(each), model(batch))
-    assert model.kept is not None and len(model.kept) == 4  # ours, from the line above
+    assert model.kept is not None
+    assert len(model.kept) == 4  # ours, from the line above
 
 
 def test_a_change_at_a_stop_is_seen_behind_it() -> None:

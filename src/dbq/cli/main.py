@@ -70,8 +70,8 @@ app = typer.Typer(
 )
 
 
-for command in (demo, quantize, train, export, inspect, run, bench, cost, tables, methods, compare, search,
-                sweep, report, paper, doctor):  # fmt: skip
+for command in (demo, quantize, train, export, inspect, run, bench, cost, tables, methods, compare,
+                search, sweep, report, paper, doctor):  # fmt: skip
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(recipes_app, name="recipes")

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbq.cli.cost import ModelArgument, PlanOption
-from dbq.cli.options import JsonOption
+from dbq.cli.options import JsonOption, ModelArgument, PlanOption
 from dbq.cli.terminal import print_json, progress_bars
 from dbq.errors import DbqError
 from dbq.support.text import as_argument, printable
@@ -64,8 +63,8 @@ def quantize(
 ) -> None:
     """Quantize a trained network without labels: float weights in, deployed file out.
 
-    Every layer is fitted to the outputs of the float network on the images. A fifth of the images is held
-    out, and a stage that does not help there is undone.
+    Every layer is fitted to the outputs of the float network on the images. A fifth of the images
+    is held out, and a stage that does not help there is undone.
 
     \b
     Examples:

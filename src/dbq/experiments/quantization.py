@@ -1,4 +1,5 @@
-"""Quantizing a network by the command line: float weights and a folder of images in, a deployed file out."""
+"""Quantizing a network by the command line: float weights and a folder of images in, a deployed
+file out."""
 
 from __future__ import annotations
 

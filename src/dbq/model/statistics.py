@@ -1,8 +1,8 @@
 """Batch-norm statistics corrected by pairs: moved by what quantization changed, and by nothing else.
 
-Images are never quite those of training: crops, mirroring and augmentation of a foreign network are unknown,
-so statistics taken from images alone harm even a float network. The float and the quantized network on the
-same images differ by quantization only:
+Images are never quite those of training: crops, mirroring and augmentation of a foreign network
+are unknown, so statistics taken from images alone harm even a float network. The float and the
+quantized network on the same images differ by quantization only:
 
     mean += mean_q - mean_f        var *= var_q / var_f
 
@@ -48,7 +48,8 @@ class Statistics:
 
 def move_statistics(norm: BatchNorm, of_float: Statistics, of_quantized: Statistics) -> None:
     """Move running statistics by a pair; a channel that is constant in either keeps its variance."""
-    assert norm.running_mean is not None and norm.running_var is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     if not of_float.count or not of_quantized.count:
         return
     norm.running_mean += (of_quantized.mean - of_float.mean).to(norm.running_mean)
@@ -71,7 +72,8 @@ class PairedNorms:
 
     @staticmethod
     def _state(norm: BatchNorm) -> tuple[Tensor, Tensor]:
-        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
         return norm.running_mean.clone(), norm.running_var.clone()
 
     def run(self, *arguments: Tensor) -> None:
@@ -107,7 +109,8 @@ class PairedNorms:
                 handle.remove()
 
     def _restore(self, norm: BatchNorm) -> None:
-        assert norm.running_mean is not None and norm.running_var is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
         mean, var = self.before[norm]
         norm.running_mean.copy_(mean)
         norm.running_var.copy_(var)

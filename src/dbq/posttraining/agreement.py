@@ -43,7 +43,7 @@ def tensors_of(output: Any) -> list[Tensor]:
 def run(model: nn.Module, images: Tensor) -> list[Tensor]:
     """The outputs for all images, batch by batch."""
     with evaluating(model):
-        parts = [tensors_of(model(part)) for part in images.split(BATCH)]
+        parts = [tensors_of(model(part)) for part in torch.split(images, BATCH)]
     return [torch.cat(part) for part in zip(*parts, strict=True)]
 
 

@@ -1,8 +1,8 @@
 """Short distillation: the quantized network learns the float network's features and outputs.
 
-The forward pass is that of the deployed network, with hard codes; only the gradient takes the soft steps.
-So the first step starts from what was fitted before, and what is minimised is what will run. Batch norms
-keep their statistics, ranges stay.
+The forward pass is that of the deployed network, with hard codes; only the gradient takes the soft
+steps. So the first step starts from what was fitted before, and what is minimised is what will
+run. Batch norms keep their statistics, ranges stay.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class HardForward(nn.Module):
         with torch.no_grad():
             hard = self.quantizer.eval()(weight)
         soft: Tensor = self.quantizer.train()(weight)
-        return soft + (hard - soft).detach()
+        result: Tensor = soft + (hard - soft).detach()
+        return result
 
 
 @contextmanager
@@ -113,7 +114,7 @@ def distill(
             with hard_forward(student):
                 loss = _loss(tensors_of(student(batch)), outputs, got, wanted)
                 optimizer.zero_grad()
-                loss.backward()
+                torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(trained, LARGEST_GRADIENT)
             optimizer.step()
             if (step + 1) % every == 0 or step + 1 == steps:
@@ -137,7 +138,7 @@ def _batches(images: Tensor, seed: int) -> Iterator[Tensor]:
     size = min(BATCH, len(images))
     while True:
         order = torch.randperm(len(images), generator=generator)
-        for chosen in order.split(size):
+        for chosen in torch.split(order, size):
             if len(chosen) == size:
                 mirrored = torch.rand(size, generator=generator) < 0.5
                 x = images[chosen.to(images.device)]

@@ -16,7 +16,8 @@ FEWEST = 8  # images: some to fit to and some to judge by
 def gather_images(images: Any, most: int) -> Tensor:
     """At most this many images in one tensor, from a tensor or from batches.
 
-    Of a batch that is a tuple or list the first element counts: the rest, labels for example, is ignored.
+    Of a batch that is a tuple or list the first element counts: the rest, labels for example, is
+    ignored.
 
     >>> batches = [(torch.rand(6, 3, 4, 4), torch.zeros(6)) for _ in range(2)]
     >>> gather_images(batches, most=10).shape

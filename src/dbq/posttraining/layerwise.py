@@ -1,8 +1,8 @@
 """Layer by layer: weights fitted to the float network's outputs, batch norms corrected by pairs.
 
-Both networks run on the same images and wait in front of every layer. The input that the quantized layers
-so far give, with all their errors, is then known, and the layer is asked for the output that the float
-network has. Every choice is kept only if it lowers the layer's output error.
+Both networks run on the same images and wait in front of every layer. The input that the quantized
+layers so far give, with all their errors, is then known, and the layer is asked for the output
+that the float network has. Every choice is kept only if it lowers the layer's output error.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ class Choices:
     norms: bool = True  # batch norms by pairs, biases where there is none
 
 
+EVERYTHING = Choices()
+
+
 @dataclass(frozen=True)
 class FittedLayer:
     """What fitting did to a layer. Output errors are mean squares relative to the float output's."""
@@ -63,7 +66,7 @@ def fit_layers(
     teacher: nn.Module,
     student: nn.Module,
     images: Tensor,
-    choices: Choices = Choices(),
+    choices: Choices = EVERYTHING,
     memory: int = 2 << 30,
     progress: Progress = silent,
 ) -> list[FittedLayer]:
@@ -88,7 +91,7 @@ def fit_layers(
             pairs.move_to(index, max(FEWEST, memory // (LIVE * largest)))
             module, block = modules[stop.name], block_of.get(stop.name)
             if isinstance(module, BatchNorm):
-                if choices.norms and stop.corrects and module.track_running_stats:
+                if choices.norms and module.track_running_stats:
                     correct_norm(module, pairs, block)
                 continue
             assert isinstance(module, QuantLayer)

@@ -2,8 +2,8 @@
 
     H = E[x x'],  C = E[y x'],  E[x],  E[y],  E[y^2]
 
-x are the inputs that the quantized prefix gives (patches of them, for a convolution) and y the outputs of
-the float network for the same images. Sums are float64; pixels are added batch by batch.
+x are the inputs that the quantized prefix gives (patches of them, for a convolution) and y the
+outputs of the float network for the same images. Sums are float64; pixels are added batch by batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def patches(layer: nn.Module, x: Tensor, every: int = 1) -> Tensor:
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     if any(layer._reversed_padding_repeated_twice):
         x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
-    stride = [every * step for step in layer.stride]
+    stride = every * layer.stride[0], every * layer.stride[1]
     if layer.kernel_size == (1, 1):
         x = x[:, :, :: stride[0], :: stride[1]].flatten(2)
     else:
@@ -135,7 +135,7 @@ class Problem:
 
     def target(self) -> Tensor:
         """The float weight that would be best, in the shape and type of the layer's."""
-        solved = torch.linalg.solve(self.H, self.C.mT).mT
+        solved: Tensor = torch.linalg.solve(self.H, self.C.mT).mT
         return solved.reshape(self.weight.shape).to(self.weight.dtype)
 
     def error(self, weight: Tensor) -> Tensor:
@@ -150,7 +150,8 @@ class Problem:
 def best_damping(halves: tuple[Moments, Moments], weight: Tensor, centred: bool) -> float:
     """The damping whose target, from one half of the images, has the least error on the other half.
 
-    A classifier has more inputs than there are images: undamped, its target would fit them and nothing else.
+    A classifier has more inputs than there are images: undamped, its target would fit them and
+    nothing else.
     """
     if not all(half.count for half in halves):
         return DAMPINGS[-1]

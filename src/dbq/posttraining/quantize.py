@@ -23,7 +23,7 @@ from dbq.plans.plan import Plan
 from dbq.posttraining.agreement import BATCH, Agreement, agreement, run
 from dbq.posttraining.distillation import distill
 from dbq.posttraining.images import gather_images
-from dbq.posttraining.layerwise import Choices, FittedLayer, fit_layers
+from dbq.posttraining.layerwise import EVERYTHING, Choices, FittedLayer, fit_layers
 from dbq.posttraining.summary import Quantization, QuantizedLayer, Stage
 from dbq.quantizers.contract import InputQuantizer
 from dbq.support.progress import Progress, silent
@@ -55,17 +55,18 @@ def quantize(
     *,
     budget: Budget = "default",
     steps: int | None = None,
-    choices: Choices = Choices(),
+    choices: Choices = EVERYTHING,
     seed: int = 0,
     memory: int = DEFAULT_MEMORY,
     progress: Progress = silent,
 ) -> Quantization:
     """Quantize a trained float `model` in place by `plan`, so that its outputs stay what they were.
 
-    `images` are what the network sees in use, normalised: a tensor [N, C, H, W] or batches (a DataLoader;
-    labels are ignored). A fifth of them is held out: a stage that does not bring the network nearer to
-    the float one there is undone. `steps` of distillation replace the budget's number; `memory` bounds
-    the activations kept at a time, in bytes. The same seed gives the same network.
+    `images` are what the network sees in use, normalised: a tensor [N, C, H, W] or batches (a
+    DataLoader; labels are ignored). A fifth of them is held out: a stage that does not bring the
+    network nearer to the float one there is undone. `steps` of distillation replace the budget's
+    number; `memory` bounds the activations kept at a time, in bytes. The same seed gives the same
+    network.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
     ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
@@ -113,7 +114,7 @@ def calibrate_ranges(model: nn.Module, images: Tensor) -> None:
     momenta = [quantizer.momentum for quantizer in quantizers]
     model.eval()
     try:
-        for count, batch in enumerate(images.split(BATCH), start=1):
+        for count, batch in enumerate(torch.split(images, BATCH), start=1):
             for quantizer in quantizers:
                 quantizer.train().momentum = 1 / count
             model(batch)
@@ -199,11 +200,11 @@ class _Job:
                     row.weight,
                     row.input,
                     error,
-                    fit and fit.error_before,
-                    fit and fit.error,
+                    fit.error_before if fit else None,
+                    fit.error if fit else None,
                     limit,
                     fit.images if fit else 0,
                     fit.seconds if fit else 0.0,
-                )  # fmt: skip
+                )
             )
         return rows

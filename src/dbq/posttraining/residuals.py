@@ -1,8 +1,8 @@
 """Residual blocks: the last layer of a block can repair what the shortcut brings along.
 
-A block that ends in x + norm(layer(h)) hands on the errors of its input x unchanged, and they pile up from
-block to block. Asked for the float block's output instead of its own, the layer makes up for them as far as
-its inputs tell:
+A block that ends in x + norm(layer(h)) hands on the errors of its input x unchanged, and they pile
+up from block to block. Asked for the float block's output instead of its own, the layer makes up
+for them as far as its inputs tell:
 
     y  =  y_f + (x_f - x_q) * sigma / gamma
 

@@ -1,8 +1,8 @@
 """A forward pass that stops in front of chosen modules, so that they can be changed before they run.
 
-Fitting a layer needs the inputs it gets once all layers before it are quantized. Running the network from
-the start for each layer would take as many passes as there are layers. Here each batch is a pass of its
-own that waits at the layer until it is fitted; all layers together take one pass.
+Fitting a layer needs the inputs it gets once all layers before it are quantized. Running the
+network from the start for each layer would take as many passes as there are layers. Here each
+batch is a pass of its own that waits at the layer until it is fitted; all layers together take one pass.
 
 A pass is a thread, because only a thread can wait inside a user's `forward`. One thread runs at a time:
 the caller and its passes hand over to each other, so nothing depends on timing.
@@ -29,8 +29,8 @@ class Pass:
     """The forward pass of one batch, in eval mode and without gradients.
 
     `advance` runs it to the next stop: `name` is then the module it waits at and `input` what the module
-    is about to get. At the end `name` is None and `output` is the network's. Of modules in `keep`, the input
-    is in `kept` until the module has run.
+    is about to get. At the end `name` is None and `output` is the network's. Of modules in `keep`,
+    the input is in `kept` until the module has run.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Choosing codes by what they do to a layer's output.
 
 A kernel w meets inputs x with second moments H = E[x x']. If the output it should give is that of the
-target t, the error of a quantized kernel q is E[((q - t) x)^2] = (q - t)' H (q - t): errors of correlated
-inputs cancel or add up, so rounding each weight to its nearest level is not the best choice.
+target t, the error of a quantized kernel q is E[((q - t) x)^2] = (q - t)' H (q - t): errors of
+correlated inputs cancel or add up, so rounding each weight to its nearest level is not the best choice.
 
 `round_in_order` rounds one input after the other and lets the inputs to come make up for the error
 (Hassibi and Stork 1993; Frantar et al., GPTQ, 2023); `descend` then moves single codes while that lowers
