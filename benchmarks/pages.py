@@ -17,6 +17,7 @@ from functools import partial
 import accuracy_tables
 import comparison_tables
 import engine_tables
+import post_training_tables
 import summary_table
 import sweep_tables
 from tabular import RESULTS, ROOT, measured
@@ -27,6 +28,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **comparison_tables.TABLES,
     **engine_tables.TABLES,
     **sweep_tables.TABLES,
+    **post_training_tables.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
        for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip

@@ -41,6 +41,13 @@ class Statistics:
         self.square = square if not self.count else self.square + share * (square - self.square)
         self.count += n
 
+    def shifted(self, by: Tensor) -> Statistics:
+        """Those of the same numbers with `by` added."""
+        moved = Statistics()
+        moved.count, moved.mean = self.count, self.mean + by
+        moved.square = self.var + moved.mean.square()
+        return moved
+
     @property
     def var(self) -> Tensor:
         return (self.square - self.mean.square()).clamp(min=0)

@@ -128,11 +128,11 @@ class _LayerFit:
         has_shift = choices.norms and (self.norm is not None or layer.bias is not None)
         weight = self.float_layer.get_parameter("weight")
         damping = best_damping(halves, weight, has_shift) if choices.target else DAMPINGS[0]
-        problem = total.problem(weight, has_shift, damping)
+        target = total.problem(weight, has_shift, damping).target() if choices.target else weight
         undamped = total.problem(weight, has_shift, 0.0)
         before = undamped.relative_error(layer.quantized_weight())
         if layer.weight_quantizer is not None and choices.codes:
-            self._fit_weight(problem, undamped)
+            self._fit_weight(target, total.problem(weight, has_shift, total.uncertainty), undamped)
         if layer.bias is not None and choices.norms:
             layer.bias += total.shift(layer.quantized_weight()).to(layer.bias)
         return before, undamped.relative_error(layer.quantized_weight())
@@ -158,13 +158,12 @@ class _LayerFit:
         for (x_float, x), shortcut in zip(self.pairs.inputs(), kept, strict=True):
             yield x, self.float_layer(x_float) + repair(self.norm, *shortcut)
 
-    def _fit_weight(self, problem: Problem, undamped: Problem) -> None:
+    def _fit_weight(self, target: Tensor, problem: Problem, undamped: Problem) -> None:
         layer, quantizer = self.layer, self.layer.weight_quantizer
         assert quantizer is not None
         before = {name: value.clone() for name, value in quantizer.state_dict().items()}
         weight = layer.weight.detach().clone()
         least = undamped.error(layer.quantized_weight()).sum()
-        target = problem.target() if self.choices.target else weight
         layer.weight.copy_(quantizer.fit(target, problem.H))
         if not undamped.error(layer.quantized_weight()).sum() < least:
             quantizer.load_state_dict(before)

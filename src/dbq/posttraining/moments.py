@@ -100,6 +100,11 @@ class Moments:
             *(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
         )
 
+    @property
+    def uncertainty(self) -> float:
+        """How much to damp the moments themselves: more, the fewer samples there are for an input."""
+        return max(DAMPINGS[0], self.x.shape[-1] / self.count)
+
     def problem(self, weight: Tensor, centred: bool, damping: float) -> Problem:
         """The fit of `weight`; `damping` draws it to the weight itself."""
         n = self.count

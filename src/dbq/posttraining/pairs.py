@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -127,13 +126,16 @@ class Pairs:
 def correct_norm(norm: BatchNorm, pairs: Pairs, shortcut: str | None = None) -> None:
     """Move the running statistics by what quantization changed in the norm's input.
 
-    At the end of a residual block, `shortcut`, the input it should have had makes up for the shortcut's.
+    At the end of a residual block, `shortcut`, the mean makes up for the shortcut's as well. The variance
+    does not: most of the shortcut's error cannot be repaired, and would be made up for by noise.
     """
     of_float, of_quantized = Statistics(), Statistics()
-    repairs: Iterator[Tensor | float] = repeat(0.0)
-    if shortcut is not None:
-        repairs = (repair(norm, *both) for both in pairs.kept(shortcut))
-    for (x_float, x), change in zip(pairs.inputs(), repairs, strict=False):
-        of_float.add(x_float + change)
+    for x_float, x in pairs.inputs():
+        of_float.add(x_float)
         of_quantized.add(x)
+    if shortcut is not None:
+        change = Statistics()
+        for both in pairs.kept(shortcut):
+            change.add(repair(norm, *both))
+        of_float = of_float.shifted(change.mean)
     move_statistics(norm, of_float, of_quantized)
