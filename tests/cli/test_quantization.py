@@ -1,4 +1,5 @@
-"""`dbq quantize`: weights and a folder in, a file out that runs; and what it says when something is wrong."""
+"""`dbq quantize`: weights and a folder in, a file out that runs; and what it says when something
+is wrong."""
 
 from __future__ import annotations
 
@@ -74,9 +75,7 @@ def test_json_state_and_the_same_bytes_again(given: Path, tmp_path: Path) -> Non
         (["--weights", "nowhere.pth"], "no such file"),
     ],
 )
-def test_wrong_arguments(
-    given: Path, tmp_path: Path, arguments: list[str], problem: str
-) -> None:
+def test_wrong_arguments(given: Path, tmp_path: Path, arguments: list[str], problem: str) -> None:
     out = tmp_path / "net.dbq"
     assert problem in quantize(given, "-o", out, *arguments, fails=True)
     assert not out.exists()

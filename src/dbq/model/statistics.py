@@ -41,25 +41,22 @@ class Statistics:
         self.square = square if not self.count else self.square + share * (square - self.square)
         self.count += n
 
-    def shifted(self, by: Tensor) -> Statistics:
-        """Those of the same numbers with `by` added."""
-        moved = Statistics()
-        moved.count, moved.mean = self.count, self.mean + by
-        moved.square = self.var + moved.mean.square()
-        return moved
-
     @property
     def var(self) -> Tensor:
         return (self.square - self.mean.square()).clamp(min=0)
 
 
-def move_statistics(norm: BatchNorm, of_float: Statistics, of_quantized: Statistics) -> None:
+def move_statistics(
+    norm: BatchNorm, of_float: Statistics, of_quantized: Statistics, variance: bool = True
+) -> None:
     """Move running statistics by a pair; a channel that is constant in either keeps its variance."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     if not of_float.count or not of_quantized.count:
         return
     norm.running_mean += (of_quantized.mean - of_float.mean).to(norm.running_mean)
+    if not variance:
+        return
     before, after = of_float.var, of_quantized.var
     ratio = torch.where((before > 0) & (after > 0), after / before, 1.0)
     norm.running_var *= ratio.to(norm.running_var)

@@ -82,7 +82,7 @@ def fit_layers(
     residuals = find_residuals(teacher, images[:1], norm_of) if use_shortcuts else {}
     block_of = {name: r.block for r in residuals.values() for name in (r.layer, r.norm)}
     pairs = Pairs(teacher, student, images, order, BATCH, sorted(set(block_of.values())))
-    rows = []
+    rows, fitted = [], set()
     try:
         for index, stop in enumerate(order):
             progress("layers", index, len(order))
@@ -92,13 +92,15 @@ def fit_layers(
             module, block = modules[stop.name], block_of.get(stop.name)
             if isinstance(module, BatchNorm):
                 if choices.norms and module.track_running_stats:
-                    correct_norm(module, pairs, block)
+                    correct_norm(module, pairs, choices.codes and stop.corrects in fitted, block)
                 continue
             assert isinstance(module, QuantLayer)
             norm = teacher.get_submodule(norm_of[stop.name]) if stop.name in norm_of else None
             float_layer = teacher.get_submodule(stop.name)
             fit = _LayerFit(module, float_layer, pairs, choices, norm, block)
             before, after = fit.run()
+            if module.weight_quantizer is not None:
+                fitted.add(stop.name)
             seconds = time.monotonic() - start
             rows.append(FittedLayer(stop.name, pairs.count, before, after, seconds))
         progress("layers", len(order), len(order))
