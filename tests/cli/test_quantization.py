@@ -17,6 +17,8 @@ from dbq.deploy import reference
 from dbq.deploy.fileformat import load_program
 from dbq.networks.table import create_model
 from dbq.networks.weights import read_weights
+from dbq.training.networks import quantized_network
+from dbq.training.recipe import load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,16 @@ def test_json_state_and_the_same_bytes_again(given: Path, tmp_path: Path) -> Non
     assert any(".weight_quantizer." in key for key in read_weights(state))
     quantize(given, "-o", again, "--seed", 3)
     assert again.read_bytes() == first.read_bytes()
+
+
+def test_training_goes_on_from_the_state(given: Path, tmp_path: Path) -> None:
+    state = tmp_path / "start.safetensors"
+    quantize(given, "-o", tmp_path / "net.dbq", "--state", state)
+    changes = [f"model.weights={state}", "model.width=0.25"]
+    model = quantized_network(load_recipe("resnet20-2t-a8-quick", changes), classes=10)
+    saved = read_weights(state)
+    assert model.state_dict().keys() == saved.keys()
+    assert all(torch.equal(value, saved[key]) for key, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from torch import nn
 
 import dbq
 from dbq.errors import DbqError, LoweringError
+from dbq.model.floating import floating
 from dbq.plans.plan import Clip
 from dbq.quantizers.contract import InputQuantizer
 from dbq.quantizers.inputs import RunningClip
@@ -142,7 +143,7 @@ class TestPairs:
             x = torch.relu(first.eval()(net[0](torch.cat(batches))))
             soft, hard = (
                 nn.functional.conv2d(x, weight)
-                for weight in (net[3].weight, dbq.branches(net)["3"].weight)
+                for weight in (net.get_parameter("3.weight"), dbq.branches(net)["3"].weight)
             )
         assert dbq.calibrate(net, batches) == 2
         for key in ("1.running_mean", "1.running_var"):  # nothing in front of it is quantized
@@ -170,13 +171,7 @@ class TestPairs:
                     module.running_mean += x.mean(over) - x_float.mean(over)
                     module.running_var *= x.var(over) / x_float.var(over)
                 x = module(x)
-                if hasattr(of_float, "weight_quantizer"):
-                    x_float = (
-                        nn.functional.conv2d(x_float, of_float.weight, of_float.bias)
-                        if of_float.weight.ndim == 4
-                        else of_float(x_float)
-                    )
-                else:
+                with floating(float_net):
                     x_float = of_float(x_float)
         dbq.calibrate(net, [batch])
         for norm, wanted in zip(net, by_hand, strict=True):

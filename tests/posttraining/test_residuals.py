@@ -49,7 +49,7 @@ def test_the_repair_makes_up_for_the_shortcut() -> None:
     norm = nn.BatchNorm2d(4).eval()
     with torch.no_grad():
         norm.weight.copy_(torch.tensor([1.0, -2.0, 0.5, 1e-9]))
-        norm.running_var.copy_(torch.tensor([4.0, 1.0, 0.25, 1.0]))  # type: ignore[union-attr]
+        norm.running_var.copy_(torch.tensor([4.0, 1.0, 0.25, 1.0]))
         y, x_float = torch.randn(2, 4, 3, 3), torch.randn(2, 4, 3, 3)
         x = x_float + 0.1 * torch.randn(2, 4, 3, 3)
         repaired = x + norm(y + repair(norm, x_float, x))
