@@ -31,6 +31,7 @@ from dbq.support.progress import Progress, silent
 Budget = Literal["fast", "default", "best"]
 HELD_OUT = 0.2  # of the images, to judge by
 DEFAULT_MEMORY = 2 << 30
+RANGE_IMAGES = 64  # for the ranges of the network as it is prepared
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def quantize(
     effort = EFFORTS[budget]
     gathered = _shuffled(gather_images(images, effort.images), seed)
     held_out = max(4, round(HELD_OUT * len(gathered)))
-    job = _Job(model, plan, gathered[:-held_out], gathered[-held_out:], memory, progress)
+    job = _Job(model, plan, gathered[:-held_out], gathered[-held_out:])
     fitted: list[FittedLayer] = []
 
     def layers() -> None:
@@ -100,7 +101,8 @@ def quantize(
         )
         job.student.load_state_dict(best)
 
-    job.stage("layers", layers)
+    if not job.stage("layers", layers):
+        fitted.clear()
     count = effort.steps if steps is None else steps
     if count:
         job.stage("distillation", distillation)
@@ -137,14 +139,12 @@ class _Job:
         plan: Plan | str | Path,
         images: Tensor,
         held_out: Tensor,
-        memory: int,
-        progress: Progress,
     ) -> None:
         self.model, self.plan, self.images, self.held_out = model, plan, images, held_out
         self.teacher = copy.deepcopy(model).eval()
         self.student = copy.deepcopy(model).eval()
         self.prepared: Summary = prepare(self.student, plan, images[:1])
-        calibrate_ranges(self.student, images)
+        calibrate_ranges(self.student, images[:RANGE_IMAGES])
         self.wanted = run(self.teacher, held_out)
         if not all(bool(torch.isfinite(x).all()) for x in self.wanted):
             raise DbqError("the float network's outputs are not finite on these images: check both")
@@ -157,8 +157,11 @@ class _Job:
     def state(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.student.state_dict().items()}
 
-    def stage(self, name: str, work: Callable[[], None]) -> None:
-        """Do the work; undo it if the network is no nearer to the float one on held-out images."""
+    def stage(self, name: str, work: Callable[[], None]) -> bool:
+        """Do the work; undo it if the network is no nearer to the float one on held-out images.
+
+        True if it was kept.
+        """
         start, before, state = time.monotonic(), self.agreement, self.state()
         work()
         after = self.measure()
@@ -168,6 +171,7 @@ class _Job:
         else:
             self.student.load_state_dict(state)
         self.stages.append(Stage(name, before, after, kept, time.monotonic() - start))
+        return kept
 
     def finish(self, fitted: list[FittedLayer]) -> Quantization:
         """Put the result into the user's model."""
