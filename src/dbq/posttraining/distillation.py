@@ -27,6 +27,7 @@ RATE, MOMENTUM = 0.01, 0.9
 WARMUP = 10  # steps in which the rate rises
 LARGEST_GRADIENT = 5.0
 TEMPERATURE = 50.0  # of the soft steps that the gradient takes
+LARGEST_SHIFT = 8  # an image is shifted by at most this fraction of its sides
 SOFTENED = 2.0  # temperature of the class probabilities
 
 
@@ -133,14 +134,26 @@ def _loss(
 
 
 def _batches(images: Tensor, seed: int) -> Iterator[Tensor]:
-    """Random batches, each image once before any comes again, half of them mirrored."""
+    """Random batches, each image once before any comes again; half of them mirrored, all shifted.
+
+    A float network is sure of the images it was trained on, and says more about changed ones.
+    """
     generator = torch.Generator().manual_seed(seed)
     size = min(BATCH, len(images))
     while True:
         order = torch.randperm(len(images), generator=generator)
         for chosen in torch.split(order, size):
             if len(chosen) == size:
-                mirrored = torch.rand(size, generator=generator) < 0.5
                 x = images[chosen.to(images.device)]
-                mask = mirrored.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
-                yield torch.where(mask, x.flip(-1), x) if x.ndim == 4 else x
+                yield _changed(x, generator) if x.ndim == 4 else x
+
+
+def _changed(x: Tensor, generator: torch.Generator) -> Tensor:
+    mirrored = torch.rand(len(x), generator=generator) < 0.5
+    x = torch.where(mirrored.to(x.device).reshape(-1, 1, 1, 1), x.flip(3), x)
+    height, width = x.shape[2:]
+    down, right = height // LARGEST_SHIFT, width // LARGEST_SHIFT
+    top = int(torch.randint(2 * down + 1, (), generator=generator))
+    left = int(torch.randint(2 * right + 1, (), generator=generator))
+    padded = nn.functional.pad(x, (right, right, down, down), mode="replicate")
+    return padded[:, :, top : top + height, left : left + width].contiguous()
