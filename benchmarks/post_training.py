@@ -49,7 +49,7 @@ class Case:
 CASES = {
     "resnet20": Case(
         "resnet20-cifar10-fp.safetensors", "cifar10", 1024, IMAGENET,
-        {"resnet-2t": 150, "resnet-1t": 400, "resnet-2t-a8": 150, "resnet-1t-a8": 150, "fx8-3": 0},
+        {"resnet-2t": 150, "resnet-1t": 300, "resnet-2t-a8": 150, "resnet-1t-a8": 150, "fx8-3": 0},
     ),
     "mobilenet_v2": Case(
         "mobilenet_v2-imagenet.safetensors", "imagenet", 1000, IMAGENET,
@@ -66,6 +66,7 @@ PARTS = {
     "codes by weight error": Choices(codes=False),
     "without the float prefix": Choices(target=False),
     "without pairs": Choices(norms=False),
+    "without shortcuts": Choices(shortcuts=False),
     "without ranges": Choices(ranges=False),
 }
 COLUMNS = {"network": "{network}", "plan": "{plan}", "what": "{what}", "float": "{float:.2f}",

@@ -44,6 +44,7 @@ class Choices:
     codes: bool = True  # codes and scales by output error
     target: bool = True  # ask for the float output, and not for that of the float weight
     shortcuts: bool = True  # let the last layer of a residual block repair its shortcut
+    variances: bool = True  # of batch norms behind fitted layers, as well as their means
     norms: bool = True  # batch norms by pairs, biases where there is none
 
 
@@ -92,7 +93,8 @@ def fit_layers(
             module, block = modules[stop.name], block_of.get(stop.name)
             if isinstance(module, BatchNorm):
                 if choices.norms and module.track_running_stats:
-                    correct_norm(module, pairs, choices.codes and stop.corrects in fitted, block)
+                    is_fitted = choices.codes and stop.corrects in fitted
+                    correct_norm(module, pairs, choices.variances or not is_fitted, block)
                 continue
             assert isinstance(module, QuantLayer)
             norm = teacher.get_submodule(norm_of[stop.name]) if stop.name in norm_of else None

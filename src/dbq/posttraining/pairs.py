@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import torch
@@ -124,19 +123,22 @@ class Pairs:
                 each.abandon()
 
 
-def correct_norm(norm: BatchNorm, pairs: Pairs, fitted: bool, shortcut: str | None = None) -> None:
+def correct_norm(
+    norm: BatchNorm, pairs: Pairs, variance: bool, shortcut: str | None = None
+) -> None:
     """Move the running statistics by what quantization changed in the norm's input.
 
-    Behind a layer that was `fitted` to its output only the mean moves: the scale is that of least
-    squares, and what is missing of the variance is what could not be predicted. To make up for it
-    would amplify errors. At the end of a residual block, `shortcut`, the mean makes up for the
-    shortcut's as well.
+    At the end of a residual block, `shortcut`, the mean makes up for the shortcut's as well. The
+    variance does not: most of the shortcut's error cannot be repaired, and would be made up for by
+    noise.
     """
-    of_float, of_quantized = Statistics(), Statistics()
-    repairs: Iterator[Tensor | float] = repeat(0.0)
-    if shortcut is not None:
-        repairs = (repair(norm, *both) for both in pairs.kept(shortcut))
-    for (x_float, x), change in zip(pairs.inputs(), repairs, strict=False):
-        of_float.add(x_float + change)
+    of_float, of_quantized, change = Statistics(), Statistics(), Statistics()
+    for x_float, x in pairs.inputs():
+        of_float.add(x_float)
         of_quantized.add(x)
-    move_statistics(norm, of_float, of_quantized, variance=not fitted)
+    move_statistics(norm, of_float, of_quantized, variance)
+    if shortcut is not None:
+        assert norm.running_mean is not None
+        for both in pairs.kept(shortcut):
+            change.add(repair(norm, *both))
+        norm.running_mean -= change.mean.to(norm.running_mean)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -36,16 +37,17 @@ RANGE_IMAGES = 64  # for the ranges of the network as it is prepared
 
 @dataclass(frozen=True)
 class Effort:
-    """How many images are used, and how many steps distilled."""
+    """How many images are used, how many steps distilled, and whether two fits are compared."""
 
     images: int
     steps: int
+    both_fits: bool
 
 
 EFFORTS: dict[str, Effort] = {
-    "fast": Effort(images=160, steps=0),
-    "default": Effort(images=640, steps=0),
-    "best": Effort(images=1280, steps=600),
+    "fast": Effort(images=160, steps=0, both_fits=False),
+    "default": Effort(images=640, steps=0, both_fits=True),
+    "best": Effort(images=1280, steps=600, both_fits=True),
 }
 
 
@@ -81,10 +83,14 @@ def quantize(
     gathered = _shuffled(gather_images(images, effort.images), seed)
     held_out = max(4, round(HELD_OUT * len(gathered)))
     job = _Job(model, plan, gathered[:-held_out], gathered[-held_out:])
+    start = job.state()
+    found: dict[Choices, list[FittedLayer]] = {}
     fitted: list[FittedLayer] = []
 
-    def layers() -> None:
-        fitted.extend(fit_layers(job.teacher, job.student, job.images, choices, memory, progress))
+    def layers(chosen: Choices) -> None:
+        job.student.load_state_dict(start)
+        rows = fit_layers(job.teacher, job.student, job.images, chosen, memory, progress)
+        found[chosen] = rows
 
     def distillation() -> None:
         best = job.state()
@@ -101,12 +107,26 @@ def quantize(
         )
         job.student.load_state_dict(best)
 
-    if not job.stage("layers", layers):
-        fitted.clear()
+    for name, chosen in _fits(choices, effort).items():
+        if job.stage(name, partial(layers, chosen)):
+            fitted = found[chosen]
     count = effort.steps if steps is None else steps
     if count:
         job.stage("distillation", distillation)
     return job.finish(fitted)
+
+
+def _fits(choices: Choices, effort: Effort) -> dict[str, Choices]:
+    """The fits to compare on held-out images.
+
+    Behind a fitted layer, variance is missing because some of the output could not be predicted.
+    To scale it up restores the strength of what is left, and amplifies errors: networks differ in
+    which is better.
+    """
+    fits = {"layers": choices}
+    if effort.both_fits and choices.norms and choices.codes and choices.variances:
+        fits["layers, means only"] = replace(choices, variances=False)
+    return fits
 
 
 @torch.no_grad()
