@@ -20,6 +20,7 @@ from dbq.model.schedule import soft_quantizers
 from dbq.posttraining.agreement import divergence, is_classifier, relative_errors, tensors_of
 from dbq.posttraining.residuals import blocks
 from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.tensors import straight_through
 from dbq.support.progress import Progress, silent
 
 BATCH = 32
@@ -41,9 +42,7 @@ class HardForward(nn.Module):
     def forward(self, weight: Tensor) -> Tensor:
         with torch.no_grad():
             hard = self.quantizer.eval()(weight)
-        soft: Tensor = self.quantizer.train()(weight)
-        result: Tensor = soft + (hard - soft).detach()
-        return result
+        return straight_through(self.quantizer.train()(weight), hard)
 
 
 @contextmanager
