@@ -49,7 +49,7 @@ class Case:
 CASES = {
     "resnet20": Case(
         "resnet20-cifar10-fp.safetensors", "cifar10", 1024, IMAGENET,
-        {"resnet-2t": 150, "resnet-1t": 300, "resnet-2t-a8": 150, "resnet-1t-a8": 150, "fx8-3": 0},
+        {"resnet-2t": 150, "resnet-1t": 150, "resnet-2t-a8": 150, "resnet-1t-a8": 150, "fx8-3": 0},
     ),
     "mobilenet_v2": Case(
         "mobilenet_v2-imagenet.safetensors", "imagenet", 1000, IMAGENET,

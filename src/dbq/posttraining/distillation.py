@@ -24,7 +24,7 @@ from dbq.quantizers.tensors import straight_through
 from dbq.support.progress import Progress, silent
 
 BATCH = 32
-RATE, MOMENTUM = 0.01, 0.9
+RATE, MOMENTUM = 0.002, 0.9
 WARMUP = 10  # steps in which the rate rises
 LARGEST_GRADIENT = 5.0
 TEMPERATURE = 50.0  # of the soft steps that the gradient takes
