@@ -30,19 +30,4 @@ def post_training() -> str:
     )  # fmt: skip
 
 
-def ablation() -> str:
-    return table(
-        ["network", "plan", "what", "top-1", "difference to float"],
-        [[NETWORKS[row["network"]], f"`{row['plan']}`", row["what"], f"{row['top1']:.2f}",
-          f"{row['difference']:+.2f}"]
-         for row in _rows()
-         if any(row["what"] != "all" and (row["network"], row["plan"])
-                == (other["network"], other["plan"]) for other in _rows())
-         or row["what"] != "all"],
-    )  # fmt: skip
-
-
-TABLES: dict[str, Callable[[], str]] = {
-    "post-training": post_training,
-    "post-training ablation": ablation,
-}
+TABLES: dict[str, Callable[[], str]] = {"post-training": post_training}
