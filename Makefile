@@ -46,6 +46,7 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/prepare_time.py
 	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/post_training.py
 	$(BIN)/python benchmarks/input_pipeline.py
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
 	$(BIN)/python benchmarks/engine.py

@@ -39,7 +39,7 @@ def top1(model: nn.Module, test: Split) -> float:
 def calibrated(model: nn.Module, train: Split, test: Split, draw: int | None) -> float:
     """Top-1 after `calibrate`; `draw` augments the images as in training."""
     groups = torch.split(torch.arange(CALIBRATION_IMAGES), BATCH)
-    dbq.calibrate(model, train.batches(groups, draw))
+    dbq.calibrate(model, train.batches(groups, draw), statistics="estimate")
     return top1(model, test)
 
 

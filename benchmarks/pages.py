@@ -18,6 +18,7 @@ import accuracy_tables
 import comparison_tables
 import engine_tables
 import networks_tables
+import post_training_tables
 import summary_table
 import sweep_tables
 import torture_table
@@ -31,6 +32,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **networks_tables.TABLES,
     **sweep_tables.TABLES,
     **torture_table.TABLES,
+    **post_training_tables.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
        for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip

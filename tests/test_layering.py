@@ -17,6 +17,7 @@ ORDER = [
     "quantizers",
     "model",
     "costs",
+    "posttraining",
     "networks",
     "data",
     "training",

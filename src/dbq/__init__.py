@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dbq.networks.table import create_model
     from dbq.plans.plan import LayerPlan, Plan
     from dbq.plans.shipped import PLANS, load_plan
+    from dbq.posttraining.quantize import quantize
+    from dbq.posttraining.summary import Quantization
     from dbq.quantizers.frozen import Branches
 
 _HOME = {
@@ -59,6 +61,8 @@ _HOME = {
     "Summary": "dbq.model.preparation",
     "prepare": "dbq.model.preparation",
     "Program": "dbq.deploy.program",
+    "Quantization": "dbq.posttraining.summary",
+    "quantize": "dbq.posttraining.quantize",
     "Net": "dbq.deploy.engine",
     "load": "dbq.deploy.engine",
     "TemperatureSchedule": "dbq.model.schedule",
@@ -75,6 +79,7 @@ __all__ = [
     "Net",
     "Plan",
     "Program",
+    "Quantization",
     "Summary",
     "TemperatureSchedule",
     "__version__",
@@ -90,6 +95,7 @@ __all__ = [
     "lower",
     "param_groups",
     "prepare",
+    "quantize",
     "save",
     "search_plan",
     "set_progress",

@@ -13,8 +13,8 @@ import torch
 from typer.testing import CliRunner
 
 import dbq
-from dbq.cli.cost import complete_model, complete_plan
 from dbq.cli.main import app
+from dbq.cli.options import complete_model, complete_plan
 from dbq.networks.table import MODELS, create_model
 from dbq.plans.shipped import PLANS
 from dbq.version import __version__

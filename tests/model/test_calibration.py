@@ -10,6 +10,7 @@ from torch import nn
 
 import dbq
 from dbq.errors import DbqError, LoweringError
+from dbq.model.floating import floating
 from dbq.plans.plan import Clip
 from dbq.quantizers.contract import InputQuantizer
 from dbq.quantizers.inputs import RunningClip
@@ -21,7 +22,7 @@ class TestCalibrate:
         net = network()
         dbq.prepare(net, "dbq-1t", IMAGE)
         batches = [torch.randn(6, 3, 12, 12) * (1 + i) for i in range(3)]
-        assert dbq.calibrate(net, batches) == 3
+        assert dbq.calibrate(net, batches, statistics="estimate") == 3
         hard_first = net[0]  # float in dbq-1t; its output statistics can be computed directly
         means = torch.stack([hard_first(b).mean((0, 2, 3)) for b in batches]).mean(0)
         variances = torch.stack([hard_first(b).var((0, 2, 3)) for b in batches]).mean(0)
@@ -33,7 +34,7 @@ class TestCalibrate:
         net = network()
         dbq.prepare(net, "dbq-1t", IMAGE)
         batch = torch.randn(6, 3, 12, 12)
-        dbq.calibrate(net, [batch])
+        dbq.calibrate(net, [batch], statistics="estimate")
         norm = net[1]
         assert isinstance(norm, nn.BatchNorm2d)
         with torch.no_grad():
@@ -83,6 +84,8 @@ class TestCalibrate:
         net = Sum()
         a, b = torch.ones(2, 3, 4, 4), torch.full((2, 3, 4, 4), 2.0)
         dbq.calibrate(net, [(a, b, "label")], inputs=2)
+        assert (net.norm.running_mean == 0).all()  # nothing is quantized
+        dbq.calibrate(net, [(a, b, "label")], inputs=2, statistics="estimate")
         assert (net.norm.running_mean == 3).all()
 
     def test_an_error_leaves_everything_as_it_was(self) -> None:
@@ -113,6 +116,79 @@ class TestCalibrate:
         with pytest.raises(DbqError, match="dict"):
             dbq.calibrate(net, [{"x": 1}])
         assert net[1].momentum == 0.1
+
+
+class TestPairs:
+    """Statistics moved by what quantization changed."""
+
+    def test_a_float_network_keeps_its_bits(self) -> None:
+        net = network()
+        dbq.calibrate(net, [torch.randn(8, 3, 12, 12)], statistics="estimate")
+        before = copy.deepcopy(net.state_dict())
+        dbq.calibrate(net, [3 * torch.randn(8, 3, 12, 12) + 1 for _ in range(3)])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key
+
+    def test_statistics_are_moved_by_the_pair(self) -> None:
+        """By hand: the second norm's input with hard and with float weights, on the same images."""
+        net = network()
+        dbq.calibrate(net, [torch.randn(8, 3, 12, 12)], statistics="estimate")
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        first, second = net[1], net[4]
+        assert isinstance(first, nn.BatchNorm2d)
+        assert isinstance(second, nn.BatchNorm2d)
+        before = copy.deepcopy(net.state_dict())
+        batches = [torch.randn(6, 3, 12, 12) + i for i in range(2)]
+        with torch.no_grad():
+            x = torch.relu(first.eval()(net[0](torch.cat(batches))))
+            soft, hard = (
+                nn.functional.conv2d(x, weight)
+                for weight in (net.get_parameter("3.weight"), dbq.branches(net)["3"].weight)
+            )
+        assert dbq.calibrate(net, batches) == 2
+        for key in ("1.running_mean", "1.running_var"):  # nothing in front of it is quantized
+            assert torch.equal(net.state_dict()[key], before[key])
+        over = (0, 2, 3)
+        mean = before["4.running_mean"] + hard.mean(over) - soft.mean(over)
+        var = before["4.running_var"] * hard.var(over) / soft.var(over)
+        torch.testing.assert_close(second.running_mean, mean, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(second.running_var, var, rtol=1e-4, atol=1e-6)
+
+    def test_later_norms_see_earlier_ones_corrected(self) -> None:
+        """In one batch, as if norm after norm had been corrected for good."""
+        net = network()
+        net.insert(8, nn.BatchNorm2d(16))
+        dbq.calibrate(net, [torch.randn(8, 3, 12, 12)], statistics="estimate")
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        net.eval()
+        float_net, by_hand = copy.deepcopy(net), copy.deepcopy(net)
+        batch = torch.randn(16, 3, 12, 12)
+        with torch.no_grad():
+            x_float = x = batch
+            for module, of_float in zip(by_hand, float_net, strict=True):
+                if isinstance(module, nn.BatchNorm2d):
+                    over = (0, 2, 3)
+                    module.running_mean += x.mean(over) - x_float.mean(over)
+                    module.running_var *= x.var(over) / x_float.var(over)
+                x = module(x)
+                with floating(float_net):
+                    x_float = of_float(x_float)
+        dbq.calibrate(net, [batch])
+        for norm, wanted in zip(net, by_hand, strict=True):
+            if isinstance(norm, nn.BatchNorm2d):
+                torch.testing.assert_close(norm.running_mean, wanted.running_mean)
+                torch.testing.assert_close(norm.running_var, wanted.running_var)
+
+    def test_an_error_undoes_the_correction(self) -> None:
+        net = network()
+        dbq.prepare(net, "dbq-1t", IMAGE)
+        before = copy.deepcopy(net.state_dict())
+        with pytest.raises(DbqError, match="NoneType"):
+            dbq.calibrate(net, [torch.randn(4, 3, 12, 12), None])
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, before[key]), key
+        with pytest.raises(DbqError, match="pairs or estimate"):
+            dbq.calibrate(net, [IMAGE], statistics="guess")  # type: ignore[arg-type]
 
 
 class TestInputQuantizers:

@@ -170,6 +170,19 @@ def check_nan(make: Make) -> None:
     assert quantizer.eval()(weight)[2, 3].isnan()
 
 
+def check_fit_to_outputs(make: Make) -> None:
+    """The weight that `fit` returns is quantized as exactly as any, and odd kernels do no harm."""
+    for weight in (torch.randn(6, 5, 2, 2), *odd_weights()):
+        rows = weight.flatten(1)
+        inputs = torch.randn(3 * rows.shape[1], rows.shape[1]).double()
+        moments = (inputs.T @ inputs / len(inputs)).unsqueeze(0) + 0.01 * torch.eye(rows.shape[1])
+        quantizer = make(len(weight))
+        found = quantizer.fit(weight, moments)
+        assert found.shape == weight.shape
+        assert_exact(quantizer, found)
+        assert_finite(quantizer, found)
+
+
 CHECKS = [
     check_exact_for_all_shapes_and_types,
     check_exact_while_training,
@@ -177,4 +190,5 @@ CHECKS = [
     check_resumes,
     check_initialises_again,
     check_nan,
+    check_fit_to_outputs,
 ]

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from dbq.cli.options import JsonOption
+from dbq.cli.options import JsonOption, ModelArgument, PlanOption
 from dbq.cli.terminal import print_json
 from dbq.errors import DbqError
-from dbq.plans.shipped import PLANS
 from dbq.support.text import printable
 
 
@@ -22,31 +21,6 @@ class By(StrEnum):
     layer = "layer"
     role = "role"
     ops = "ops"
-
-
-def complete_model(incomplete: str) -> list[str]:
-    """Names of networks, for shell completion."""
-    from dbq.networks.table import MODELS
-
-    return [name for name in MODELS if name.startswith(incomplete)]
-
-
-def complete_plan(incomplete: str) -> list[str]:
-    """Names of plans, for shell completion."""
-    return [name for name in PLANS if name.startswith(incomplete)]
-
-
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        help="Name of a network: ours, package.module:function, timm:NAME or torchvision:NAME.",
-        autocompletion=complete_model,
-    ),
-]
-PlanOption = Annotated[
-    str,
-    typer.Option(help="Name of a plan, or path of a .toml file.", autocompletion=complete_plan),
-]
 
 
 def cost(

@@ -18,6 +18,7 @@ from dbq.cli.data import data_app
 from dbq.cli.demo import demo
 from dbq.cli.deploy import bench, export, inspect, run
 from dbq.cli.doctor import doctor
+from dbq.cli.quantization import quantize
 from dbq.cli.report import paper, report
 from dbq.cli.sweep import sweep
 from dbq.cli.training import evaluate, recipes_app, train
@@ -69,8 +70,8 @@ app = typer.Typer(
 )
 
 
-for command in (demo, train, export, inspect, run, bench, cost, tables, methods, compare, search,
-                sweep, report, paper, doctor):  # fmt: skip
+for command in (demo, quantize, train, export, inspect, run, bench, cost, tables, methods, compare,
+                search, sweep, report, paper, doctor):  # fmt: skip
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(recipes_app, name="recipes")

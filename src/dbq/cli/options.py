@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dbq.plans.shipped import PLANS
 from dbq.training.recipe import recipe_names
 
 
@@ -14,6 +15,29 @@ def complete_recipe(incomplete: str) -> list[str]:
     return [name for name in recipe_names() if name.startswith(incomplete)]
 
 
+def complete_model(incomplete: str) -> list[str]:
+    """Names of networks, for shell completion."""
+    from dbq.networks.table import MODELS
+
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
+def complete_plan(incomplete: str) -> list[str]:
+    """Names of plans, for shell completion."""
+    return [name for name in PLANS if name.startswith(incomplete)]
+
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Name of a network: ours, package.module:function, timm:NAME or torchvision:NAME.",
+        autocompletion=complete_model,
+    ),
+]
+PlanOption = Annotated[
+    str,
+    typer.Option(help="Name of a plan, or path of a .toml file.", autocompletion=complete_plan),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 RecipeArgument = Annotated[
     str,

@@ -60,6 +60,16 @@ class WeightQuantizer(nn.Module, ABC):
     def freeze(self, weight: Tensor) -> Frozen:
         """What the layer is in eval(): codes and what they stand for."""
 
+    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+        """Fit parameters and codes so that the output is that of `target`; returns the new weight.
+
+        `moments` are the second moments of the inputs, [groups, D, D], positive definite: a kernel's
+        error is (q - t)' H (q - t). The weight returned has the codes that were chosen, and training
+        can go on from it. Methods that know no better are fitted to the target as to any weight.
+        """
+        self.initialise(target)
+        return target.clone()
+
     def borders(self) -> Tensor | None:
         """The weights at which the level changes, K x (N-1), ascending; None if nobody learns them."""
         return None
@@ -177,6 +187,10 @@ class InputQuantizer(nn.Module, ABC):
     def has_seen(self) -> bool:
         """Whether everything it needs to observe has been."""
         return True
+
+    def scale_range(self, factor: float) -> bool:
+        """Multiply the range that was observed; False if there is none, because a rule gives it."""
+        return False
 
     def reset(self) -> None:
         """Return to the initial state, because the weights in front are new or ranges are stale."""

@@ -8,13 +8,23 @@ straight through (nothing is clipped: the largest weight is the largest level).
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from dbq.plans.precision import Precision
+from dbq.plans.precision import MAX_BITS, Precision
 from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.fitting.output_error import descend, grouped, output_error, round_in_order
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.tensors import along_kernels, per_kernel, straight_through
+
+SWEEPS = 3
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the largest weight that the last level may stand for
+
+
+def _to_grid(column: Tensor, step: Tensor, largest: int) -> Tensor:
+    return (column / step).round().clamp(-largest, largest) * step
 
 
 class FixedPointQuantizer(WeightQuantizer):
@@ -32,6 +42,39 @@ class FixedPointQuantizer(WeightQuantizer):
     def forward(self, weight: Tensor) -> Tensor:
         codes, scale = self._decompose(weight)
         return straight_through(weight, codes * scale)
+
+    @torch.no_grad()
+    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+        """Codes by output error, for several scales; each kernel keeps its best.
+
+        The scale is that of the largest weight, so a kernel's largest weight must take the last level:
+        what the codes came to is quantized again by the rule, and judged as such.
+        """
+        self.initialise(target)
+        moments = moments.double()
+        rows = grouped(per_kernel(target.detach()).double(), moments)
+        largest = self.precision.largest_code
+        peak = rows.abs().amax(2, keepdim=True)
+        peak = peak if self.per_channel else peak.amax((0, 1), keepdim=True).expand_as(peak)
+        best = target.detach().clone()
+        least = output_error(self._rows(best, moments), rows, moments)
+        for share in SHARES if self.precision.size < MAX_BITS else SHARES[:1]:
+            step = (peak * share / largest).squeeze(2)
+            step = torch.where(step > 0, step, 1.0)
+            on_grid = partial(_to_grid, step=step, largest=largest)
+            found = descend(round_in_order(rows, moments, on_grid), rows, moments, on_grid, SWEEPS)
+            weight = found.reshape(target.shape).to(target.dtype)
+            error = output_error(self._rows(weight, moments), rows, moments)
+            better = (
+                error < least if self.per_channel else (error.sum() < least.sum()).expand_as(error)
+            )
+            best = torch.where(along_kernels(better.flatten(), weight), weight, best)
+            least = torch.where(better, error, least)
+        return best
+
+    def _rows(self, weight: Tensor, moments: Tensor) -> Tensor:
+        codes, scale = self._decompose(weight)
+        return grouped(per_kernel(codes * scale).double(), moments)
 
     @torch.no_grad()
     def freeze(self, weight: Tensor) -> FixedPoint:

@@ -45,6 +45,10 @@ class Clip(nn.Module, ABC):
         """Whether everything it needs to observe has been."""
         return True
 
+    def scale(self, factor: float) -> bool:
+        """Multiply the c that was observed; False if a rule gives it."""
+        return False
+
     def reset(self) -> None:
         """Return to the initial state."""
 
@@ -139,6 +143,11 @@ class RunningClip(Clip):
     def has_seen(self) -> bool:
         return bool(self.limit > 0)
 
+    @torch.no_grad()
+    def scale(self, factor: float) -> bool:
+        self.limit.mul_(factor)
+        return self.has_seen
+
     def reset(self) -> None:
         self.limit.zero_()
 
@@ -196,6 +205,9 @@ class ClippedInput(FixedPointInput):
     @property
     def has_seen(self) -> bool:
         return self.clip.has_seen
+
+    def scale_range(self, factor: float) -> bool:
+        return self.clip.scale(factor)
 
     def reset(self) -> None:
         self.clip.reset()

@@ -144,7 +144,8 @@ def reestimate(
     """
     chosen, draw = some_images(split, images, seed)
     groups = torch.split(chosen, CALIBRATION_BATCH)
-    calibrate(model, (batch.images.to(device) for batch in split.batches(groups, draw)))
+    batches = (batch.images.to(device) for batch in split.batches(groups, draw))
+    calibrate(model, batches, statistics="estimate")
 
 
 def some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:

@@ -31,10 +31,12 @@ from dbq.errors import PlanError, closest
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
+from dbq.quantizers.dbq.output_fit import fit_branches
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.frozen import Branches
 from dbq.quantizers.tensors import (
     keep_nan,
+    midpoints,
     per_kernel,
     sorted_levels,
     sum_branches,
@@ -86,6 +88,22 @@ class BranchQuantizer(WeightQuantizer):
         fitted = initial_parameters(weight, self.level_codes, self.init)
         for name, value in fitted._asdict().items():
             getattr(self, name).copy_(value)
+
+    @torch.no_grad()
+    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+        """Codes and scales in turn, by output error; from the scales that fit the target itself."""
+        self.initialise(target)
+        rows = per_kernel(target.detach()).double()
+        scales, weight = fit_branches(
+            rows, moments.double(), self._scales(target).double(), self.level_codes.double()
+        )
+        # As after `initialise`: the largest |w| has size 1 for thresholds and temperature.
+        self.alpha.copy_(scales / self.gamma_2)
+        levels = sum_branches(
+            self._ordered_level_codes().double().unbind(0), ordered(self.alpha).double()
+        )
+        self.t.copy_(midpoints(levels))
+        return weight.reshape(target.shape).to(target.dtype)
 
     def forward(self, weight: Tensor) -> Tensor:
         if not self.training:

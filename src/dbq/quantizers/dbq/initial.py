@@ -126,12 +126,12 @@ def improve(
 
     gram = torch.einsum("ksm,ksmi,ksmj->ksij", counts, cell_codes, cell_codes)
     right = torch.einsum("ksm,ksmi->ksi", totals, cell_codes)
-    alpha = _least_squares(alpha, gram, right)
+    alpha = least_squares(alpha, gram, right)
     error = torch.einsum("ksi,ksij,ksj->ks", alpha, gram, alpha) - 2 * (alpha * right).sum(-1)
     return alpha, error
 
 
-def _least_squares(alpha: Tensor, gram: Tensor, right: Tensor, sweeps: int = 3) -> Tensor:
+def least_squares(alpha: Tensor, gram: Tensor, right: Tensor, sweeps: int = 3) -> Tensor:
     """Minimise a'Ga - 2a'r by coordinate descent from `alpha`.
 
     It never raises the error and needs no inverse, so kernels with too few distinct values to

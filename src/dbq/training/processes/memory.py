@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import platform
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # from malloc.h
 
 
 def keep_freed_memory() -> bool:
@@ -21,5 +21,6 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     libc = ctypes.CDLL(None)
+    libc.mallopt(M_ARENA_MAX, 1)  # what one thread frees, another can use: else each keeps its most
     kept = libc.mallopt(M_MMAP_MAX, 0) and libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     return bool(kept)

@@ -1,0 +1,170 @@
+"""What a layer's inputs and wanted outputs have in common: the sums from which it is fitted.
+
+    H = E[x x'],  C = E[y x'],  E[x],  E[y],  E[y^2]
+
+x are the inputs that the quantized prefix gives (patches of them, for a convolution) and y the
+outputs of the float network for the same images. Sums are float64; pixels are added batch by batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dbq.quantizers.fitting.output_error import grouped
+from dbq.quantizers.tensors import per_kernel
+
+SAMPLES_PER_WEIGHT, FEWEST_SAMPLES = 100, 10_000
+# Of the mean diagonal: what is added to H, to keep the target near the float weight where the samples
+# do not say better.
+DAMPINGS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def patches(layer: nn.Module, x: Tensor, every: int = 1) -> Tensor:
+    """The inputs of a layer's dot products, [G, samples, D], groups of a convolution first.
+
+    Of a convolution's output pixels, those in every n-th row and column.
+    """
+    if isinstance(layer, nn.Linear):
+        return x.reshape(1, -1, x.shape[-1])
+    assert isinstance(layer, nn.Conv2d)
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    if any(layer._reversed_padding_repeated_twice):
+        x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
+    stride = every * layer.stride[0], every * layer.stride[1]
+    if layer.kernel_size == (1, 1):
+        x = x[:, :, :: stride[0], :: stride[1]].flatten(2)
+    else:
+        x = F.unfold(x, layer.kernel_size, layer.dilation, 0, stride)
+    images, _, pixels = x.shape
+    x = x.reshape(images, layer.groups, -1, pixels).permute(1, 0, 3, 2)
+    return x.reshape(layer.groups, images * pixels, -1)
+
+
+def outputs(layer: nn.Module, y: Tensor, every: int = 1) -> Tensor:
+    """Outputs without their bias, [G, samples, K / G], in the order of `patches`."""
+    if isinstance(layer, nn.Linear):
+        y, groups = y.reshape(1, -1, y.shape[-1]), 1
+    else:
+        assert isinstance(layer, nn.Conv2d)
+        y, groups = y[:, :, ::every, ::every], layer.groups
+        y = y.reshape(len(y), groups, y.shape[1] // groups, -1).permute(1, 0, 3, 2)
+        y = y.reshape(groups, -1, y.shape[-1])
+    return y if layer.bias is None else y - layer.bias.reshape(groups, 1, -1)
+
+
+def thinning(kernel: int, pixels: int, images: int) -> int:
+    """The n for `patches`: the sums need some hundred samples for each of a kernel's weights, not more.
+
+    >>> thinning(kernel=9, pixels=112 * 112, images=64), thinning(kernel=960, pixels=49, images=512)
+    (8, 1)
+    """
+    return max(1, math.isqrt(pixels * images // (SAMPLES_PER_WEIGHT * kernel + FEWEST_SAMPLES)))
+
+
+SMALLEST = 1e-12  # added even where an input is always 0
+
+
+@dataclass
+class Moments:
+    """Sums over samples. With `centred`, the error that a shift of the output can undo is left out."""
+
+    count: int
+    xx: Tensor  # G x D x D
+    yx: Tensor  # G x K x D
+    x: Tensor  # G x D
+    y: Tensor  # G x K
+    yy: Tensor  # G x K
+
+    @classmethod
+    def nothing(cls) -> Moments:
+        """No samples; it takes the shape of what is added."""
+        zero = torch.zeros((), dtype=torch.float64)
+        return cls(0, zero, zero, zero, zero, zero)
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Moments:
+        """The sums of one batch: x [G, S, D], y [G, S, K]."""
+        return cls(
+            x.shape[1], (x.mT @ x).double(), (y.mT @ x).double(),
+            x.sum(1, dtype=torch.float64), y.sum(1, dtype=torch.float64),
+            y.square().sum(1, dtype=torch.float64),
+        )  # fmt: skip
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            *(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
+
+    @property
+    def uncertainty(self) -> float:
+        """How much to damp the moments themselves: more, the fewer samples there are for an input."""
+        return max(DAMPINGS[0], self.x.shape[-1] / self.count)
+
+    def problem(self, weight: Tensor, centred: bool, damping: float) -> Problem:
+        """The fit of `weight`; `damping` draws it to the weight itself."""
+        n = self.count
+        H, C, E = self.xx / n, self.yx / n, self.yy / n
+        if centred:
+            mx, my = self.x / n, self.y / n
+            H = H - mx.unsqueeze(2) * mx.unsqueeze(1)
+            C = C - my.unsqueeze(2) * mx.unsqueeze(1)
+            E = E - my.square()
+        diagonal = H.diagonal(dim1=1, dim2=2)
+        added = damping * diagonal.mean(1) + SMALLEST
+        H = H + torch.diag_embed(added.unsqueeze(1).expand_as(diagonal))
+        rows = grouped(per_kernel(weight.detach()).double(), H)
+        C = C + added[:, None, None] * rows
+        E = E + added[:, None] * rows.square().sum(2)
+        return Problem(H, C, E, weight)
+
+    def shift(self, weight: Tensor) -> Tensor:
+        """The bias with which the mean output of `weight` is the wanted one, one for each kernel."""
+        rows = grouped(per_kernel(weight.detach()).double(), self.xx)
+        mean = (rows @ self.x.unsqueeze(2)).squeeze(2)
+        return ((self.y - mean) / self.count).flatten()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """min over q of  q' H q - 2 C q + E,  one for each kernel."""
+
+    H: Tensor
+    C: Tensor
+    E: Tensor
+    weight: Tensor
+
+    def target(self) -> Tensor:
+        """The float weight that would be best, in the shape and type of the layer's."""
+        solved: Tensor = torch.linalg.solve(self.H, self.C.mT).mT
+        return solved.reshape(self.weight.shape).to(self.weight.dtype)
+
+    def error(self, weight: Tensor) -> Tensor:
+        """Mean squared output error of each kernel's output, G x K."""
+        rows = grouped(per_kernel(weight.detach()).double(), self.H)
+        return ((rows @ self.H) * rows).sum(2) - 2 * (self.C * rows).sum(2) + self.E
+
+    def relative_error(self, weight: Tensor) -> float:
+        return float(self.error(weight).sum() / self.E.sum().clamp(min=1e-30))
+
+
+def best_damping(halves: tuple[Moments, Moments], weight: Tensor, centred: bool) -> float:
+    """The damping whose target, from one half of the images, has the least error on the other half.
+
+    A classifier has more inputs than there are images: undamped, its target would fit them and
+    nothing else.
+    """
+    if not all(half.count for half in halves):
+        return DAMPINGS[-1]
+    tests = [half.problem(weight, centred, 0.0) for half in halves]
+    errors = []
+    for damping in DAMPINGS:
+        targets = [half.problem(weight, centred, damping).target() for half in halves]
+        errors.append(float(sum(tests[i].error(targets[1 - i]).sum() for i in (0, 1))))
+        if len(errors) > 1 and errors[-1] > errors[-2]:
+            break
+    return DAMPINGS[errors.index(min(errors))]

@@ -1,0 +1,68 @@
+"""Patches are what a layer's dot products read; errors from sums are errors of outputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dbq.posttraining.moments import DAMPINGS, Moments, best_damping, outputs, patches
+
+LAYERS = [
+    nn.Conv2d(4, 6, 1),
+    nn.Conv2d(4, 6, 1, stride=2),
+    nn.Conv2d(4, 6, 3, padding=1),
+    nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2), bias=False),
+    nn.Conv2d(4, 8, 3, groups=4, padding="same"),
+    nn.Conv2d(4, 8, 3, groups=2, padding=1, padding_mode="reflect"),
+    nn.Linear(4, 5),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("every", [1, 2])
+def test_products_of_patches_are_the_outputs(layer: nn.Conv2d | nn.Linear, every: int) -> None:
+    x = torch.randn(3, 4, 8, 9) if isinstance(layer, nn.Conv2d) else torch.randn(3, 7, 4)
+    rows = patches(layer, x, every)
+    weight = layer.weight.reshape(len(rows), -1, rows.shape[-1])
+    wanted = outputs(layer, layer(x), every)
+    torch.testing.assert_close(rows @ weight.mT, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_errors_are_those_of_the_outputs(centred: bool) -> None:
+    """Recomputed from the samples themselves."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 500, 6, generator=generator) + 1
+    weight = torch.randn(3, 6, generator=generator)
+    y = x @ weight.T + 0.1 * torch.randn(1, 500, 3, generator=generator)
+    other = weight + 0.2
+    total = Moments.of(x[:, :200], y[:, :200]) + Moments.of(x[:, 200:], y[:, 200:])
+    problem = total.problem(weight, centred, damping=0.01)
+    difference = (x @ other.T - y)[0].double()
+    if centred:
+        difference = difference - difference.mean(0)
+    damping = problem.H.diagonal(dim1=1, dim2=2).mean() * 0.01 / 1.01
+    wanted = difference.square().mean(0) + damping * (other - weight).double().square().sum(1)
+    torch.testing.assert_close(problem.error(other)[0], wanted, rtol=1e-4, atol=1e-6)
+    target = problem.target()
+    assert (problem.error(target) <= problem.error(weight) + 1e-9).all()
+    shifted = x[0].double() @ other.T.double() + total.shift(other)
+    torch.testing.assert_close(shifted.mean(0), y[0].double().mean(0), rtol=1e-4, atol=1e-4)
+
+
+def test_damping_is_strong_where_samples_are_few() -> None:
+    """More inputs than samples: what fits one half says little about the other."""
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(4, 60, generator=generator)
+
+    def halves(samples: int) -> tuple[Moments, Moments]:
+        def half() -> Moments:
+            x = torch.randn(1, samples, 60, generator=generator)
+            noise = 3 * torch.randn(1, samples, 4, generator=generator)
+            return Moments.of(x, x @ (1.3 * weight.T) + noise)
+
+        return half(), half()
+
+    assert best_damping(halves(40), weight, centred=False) > DAMPINGS[2]
+    assert best_damping(halves(40_000), weight, centred=False) == DAMPINGS[0]
