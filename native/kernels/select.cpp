@@ -30,6 +30,9 @@ bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.in_type == Type::U8;
 }
 
+// Sums of several branches would need a multiplication each.
+bool has_quads(const ConvSpec& spec, const Simd* simd) { return simd->multiply_quads && spec.branches == 1; }
+
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
 
 bool is_sum(const AveragePoolSpec& spec, const Simd*) { return !spec.is_mean; }
@@ -45,6 +48,7 @@ const Kernel<ConvSpec> Kernel<ConvSpec>::LIST[] = {
     {"dot-products", vec::make_dot_conv, has_few_pixels},
     {"depthwise-3x3", vec::make_depthwise_3x3, is_depthwise_3x3},
     {"depthwise", vec::make_depthwise_conv, is_depthwise},
+    {"dense-quads", vec::make_quad_conv, has_quads},
     {"ternary-table", vec::make_table_conv, has_many_sums},
     {"dense-bytes", vec::make_dense_bytes, is_ternary_of_bytes},
     {"dense-words", vec::make_dense_words},

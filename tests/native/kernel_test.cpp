@@ -33,6 +33,7 @@ template <class T> T pick(std::initializer_list<T> values) {
 Simd without_optional(Simd simd) {
     simd.depthwise_3x3 = nullptr;
     simd.lookup_three = nullptr;
+    simd.multiply_quads = nullptr;
     return simd;
 }
 
@@ -45,6 +46,8 @@ const std::vector<const Simd*>& simds() {
             made.push_back(without_optional(*simd));
             found.insert(found.end(), {simd, &made.back()});
         }
+        if (AVX512_KERNELS && !this_cpu().count("avx512"))
+            std::printf("this processor has no AVX-512 with VNNI: its kernels are not tested\n");
         return found;
     }();
     return all;

@@ -85,6 +85,23 @@ struct Planes3x3 {
 
 }  // namespace depthwise
 
+struct Finish;
+
+namespace quads {
+
+// Sums of channels, 4 at a time, for some vectors of pixels, through the formula to all outputs. Codes are
+// unsigned: signed ones are 128 larger, and what their sums start from makes up for it.
+struct Job {
+    const uint8_t* codes = nullptr;   // [group][vector][quad_lanes][4], as pack_quads writes them
+    const int8_t* weights = nullptr;  // [channels / 4, rounded up][group][4 channels][4]
+    const int32_t* start = nullptr;   // for each channel, in whole blocks of 4
+    int groups = 0, vectors = 0, channels = 0;
+    const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
+    int output_count = 0;
+};
+
+}  // namespace quads
+
 namespace values {
 
 // CurveSpec of one plane.
@@ -148,6 +165,15 @@ struct Simd {
     void (*dense_words)(const int16_t* x, const int16_t* weights, int pairs, int lists, int vectors,
                         size_t stride, int32_t* sums) = nullptr;
 
+    // Optional, all together: products of bytes, four channels at a time.
+    int quad_lanes = 0;    // pixels in a vector of quads
+    int quad_vectors = 0;  // the most vectors that these functions take
+    // out[group][vector][pixel][4]: groups of four of the rows, interleaved; signed codes become unsigned
+    // ones.
+    void (*pack_quads)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
+                       uint8_t* out) = nullptr;
+    void (*multiply_quads)(const quads::Job&) = nullptr;
+
     // out[k] = x . weights[k], n a multiple of `lanes`.
     void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out) = nullptr;
 
@@ -185,5 +211,6 @@ struct Simd {
 // Null in builds for processors that do not have these instructions. Data, not a function: asking for it
 // must not execute anything that was compiled for them.
 extern const Simd* const AVX2_KERNELS;
+extern const Simd* const AVX512_KERNELS;
 
 }  // namespace dbq
