@@ -5,6 +5,7 @@
 
 namespace dbq {
 
+// Ternary branches that a file joins with whole numbers are Fixed here: small integers.
 enum class Weights : uint8_t { Ternary, Fixed };
 
 // out[k] = sum over c, y, x of codes[j][k][c][y][x] * in[...], one sum for each branch j; outside the
@@ -15,12 +16,13 @@ struct ConvShape {
     Window window;
     int groups = 1;
     Weights weights = Weights::Ternary;
-    int branches = 1;  // 1..3; Fixed has one
+    int branches = 1;   // 1..3; Fixed has one
+    int largest = 127;  // no code is larger in size
 
     int inputs() const { return in.channels / groups; }
     int outputs_in_group() const { return out.channels / groups; }
     int taps() const { return inputs() * window.kernel_h * window.kernel_w; }
-    double largest_sum() const { return double(taps()) * 255 * (weights == Weights::Ternary ? 1 : 127); }
+    double largest_sum() const { return double(taps()) * 255 * largest; }
 };
 struct ConvSpec : ConvShape {
     std::vector<int8_t> codes;    // [branches][out.channels][inputs()][kernel_h][kernel_w]
