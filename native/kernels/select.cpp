@@ -30,8 +30,12 @@ bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.in_type == Type::U8;
 }
 
-// Sums of several branches would need a multiplication each.
-bool has_quads(const ConvSpec& spec, const Simd* simd) { return simd->multiply_quads && spec.branches == 1; }
+// Sums of several branches would need a multiplication each. Where products are added in 16 bits, the table
+// of sums is as fast for one branch.
+bool has_quads(const ConvSpec& spec, const Simd* simd) {
+    return simd->multiply_quads && spec.branches == 1 && spec.largest <= simd->quad_largest &&
+           (spec.weights == Weights::Fixed || !simd->quad_window);
+}
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
 

@@ -22,7 +22,7 @@ struct Layer {
     const char* networks;
     Shape in, out;
     int kernel, stride, groups;
-    const char* precision;  // of the weights, as in plans: "2T", "8b"
+    const char* precision;  // of the weights: "2T", "8b" as in plans, "2J" joined
     Type in_type;
     std::vector<Type> out_types;
     const char* kernel_name;          // with AVX2
@@ -56,6 +56,13 @@ const Layer LAYERS[] = {
     {"mobilenet_v2", {320, 7, 7}, {1280, 7, 7}, 1, 1, 1, "2T", I8, {I32}, "ternary-table"},
     {"shufflenet_v2", {58, 28, 28}, {58, 28, 28}, 1, 1, 1, "2T", I8, {I32}, "ternary-table"},
     {"shufflenet_v2", {464, 7, 7}, {1024, 7, 7}, 1, 1, 1, "2T", U8, {I32}, "ternary-table"},
+    // Two branches joined to one integer
+    {"mobilenet_v1", {32, 112, 112}, {64, 112, 112}, 1, 1, 1, "2J", U8, {U8}, "dense-quads"},
+    {"mobilenet_v2", {16, 112, 112}, {96, 112, 112}, 1, 1, 1, "2J", I8, {U8}, "dense-quads"},
+    {"mobilenet_v2", {144, 56, 56}, {24, 56, 56}, 1, 1, 1, "2J", U8, {I32, I8}, "dense-quads"},
+    {"resnet20", {16, 32, 32}, {16, 32, 32}, 3, 1, 1, "2J", U8, {U8}, "dense-quads"},
+    {"resnet20", {32, 16, 16}, {64, 8, 8}, 3, 2, 1, "2J", U8, {I32}, "dense-quads"},
+    {"none: joined depthwise", {32, 28, 28}, {32, 28, 28}, 3, 1, 32, "2J", U8, {U8}, "depthwise-3x3"},
     // Pointwise, 8 bits
     {"mobilenet_v1", {32, 112, 112}, {64, 112, 112}, 1, 1, 1, "8b", U8, {U8}, "dense-words", "dense-quads"},
     {"mobilenet_v2", {16, 112, 112}, {96, 112, 112}, 1, 1, 1, "8b", I8, {U8}, "dense-words", "dense-quads"},
@@ -128,6 +135,7 @@ ConvSpec spec_of(const Layer& layer) {
     const bool ternary = layer.precision[1] == 'T';
     spec.weights = ternary ? Weights::Ternary : Weights::Fixed;
     spec.branches = ternary ? layer.precision[0] - '0' : 1;
+    spec.largest = ternary ? 1 : layer.precision[1] == 'J' ? 7 : 127;
     spec.outputs = outputs_of(layer.out_types, layer.out.channels, spec.branches);
     return spec;
 }
@@ -201,7 +209,8 @@ void without_optional_kernels() {
     Simd wide = *AVX512_KERNELS;
     wide.multiply_quads = nullptr;
     for (const Layer& layer : LAYERS)
-        EXPECT(kernel_name(spec_of(layer), &wide) == std::string(layer.kernel_name) + " avx512");
+        if (layer.kernel_name != std::string("dense-quads"))
+            EXPECT(kernel_name(spec_of(layer), &wide) == std::string(layer.kernel_name) + " avx512");
 }
 
 }  // namespace

@@ -13,20 +13,29 @@ namespace dbq {
 namespace {
 #include "kernels/isa/vec.inc"
 
-#include "kernels/isa/avx2_depthwise_3x3.inc"
-#include "kernels/isa/avx2_lookup.inc"
 #include "kernels/isa/dense.inc"
 #include "kernels/isa/depthwise.inc"
 #include "kernels/isa/finish.inc"
 #include "kernels/isa/pool.inc"
 #include "kernels/isa/table.inc"
 #include "kernels/isa/values.inc"
+#include "kernels/isa/x86/avx2_depthwise_3x3.inc"
+#include "kernels/isa/x86/avx2_lookup.inc"
+
+#include "kernels/isa/x86/avx2_quads.inc"
 
 #include "kernels/isa/kernels.inc"
 
 constexpr Simd make_kernels() {
     Simd simd = shared_kernels();
     simd.name = "avx2";
+    simd.quad_lanes = 8;
+    simd.quad_vectors = 2;
+    simd.quad_block = QUAD_BLOCK;
+    simd.quad_largest = 64;
+    simd.quad_window = 128;  // 255 * 128 < 2^15
+    simd.pack_quads = pack_quads;
+    simd.multiply_quads = multiply_quads;
     return simd;
 }
 

@@ -14,15 +14,15 @@ namespace dbq {
 namespace {
 #include "kernels/isa/vec.inc"
 
-#include "kernels/isa/avx2_depthwise_3x3.inc"
-#include "kernels/isa/avx2_lookup.inc"
-#include "kernels/isa/avx512_quads.inc"
 #include "kernels/isa/dense.inc"
 #include "kernels/isa/depthwise.inc"
 #include "kernels/isa/finish.inc"
 #include "kernels/isa/pool.inc"
 #include "kernels/isa/table.inc"
 #include "kernels/isa/values.inc"
+#include "kernels/isa/x86/avx2_depthwise_3x3.inc"
+#include "kernels/isa/x86/avx2_lookup.inc"
+#include "kernels/isa/x86/avx512_quads.inc"
 
 #include "kernels/isa/kernels.inc"
 
@@ -31,6 +31,8 @@ constexpr Simd make_kernels() {
     simd.name = "avx512";
     simd.quad_lanes = 16;
     simd.quad_vectors = 4;
+    simd.quad_block = 4;
+    simd.quad_largest = 127;
     simd.pack_quads = pack_quads;
     simd.multiply_quads = multiply_quads;
     return simd;

@@ -66,7 +66,8 @@ struct Lines {
     int32_t* sums = nullptr;  // lines of `width`
 };
 
-// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see avx2_depthwise_3x3.inc.
+// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see
+// x86/avx2_depthwise_3x3.inc.
 constexpr int WEIGHTS_3X3 = 11;  // int16 for each output
 struct Planes3x3 {
     int stride = 1, multiplier = 1;  // outputs for each input
@@ -89,12 +90,15 @@ struct Finish;
 
 namespace quads {
 
-// Sums of channels, 4 at a time, for some vectors of pixels, through the formula to all outputs. Codes are
-// unsigned: signed ones are 128 larger, and what their sums start from makes up for it.
+// Sums of products, four input channels at a time, for some vectors of pixels, through the formula to all
+// outputs. Codes are unsigned: signed ones are 128 larger, and what their sums start from makes up for it.
 struct Job {
     const uint8_t* codes = nullptr;   // [group][vector][quad_lanes][4], as pack_quads writes them
-    const int8_t* weights = nullptr;  // [channels / 4, rounded up][group][4 channels][4]
-    const int32_t* start = nullptr;   // for each channel, in whole blocks of 4
+    const int8_t* weights = nullptr;  // [block][group][quad_block channels][4]
+    const int32_t* start = nullptr;   // for each channel, in whole blocks
+    // Only for tables with a quad_window: lengths of windows, in groups, and where those of each block begin.
+    const uint16_t* windows = nullptr;
+    const uint32_t* first_window = nullptr;
     int groups = 0, vectors = 0, channels = 0;
     const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
     int output_count = 0;
@@ -168,6 +172,11 @@ struct Simd {
     // Optional, all together: products of bytes, four channels at a time.
     int quad_lanes = 0;    // pixels in a vector of quads
     int quad_vectors = 0;  // the most vectors that these functions take
+    int quad_block = 0;    // channels whose weights follow each other
+    int quad_largest = 0;  // the largest weight these functions take
+    // Sums of 16 bits: the weights of channels 0 and 1 of all groups of a window, and those of channels 2 and
+    // 3, add up to at most this, the positive ones and the negative ones; 0: no windows.
+    int quad_window = 0;
     // out[group][vector][pixel][4]: groups of four of the rows, interleaved; signed codes become unsigned
     // ones.
     void (*pack_quads)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
