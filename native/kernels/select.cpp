@@ -22,6 +22,10 @@ bool is_depthwise_3x3(const ConvSpec& spec, const Simd* simd) {
     return is_depthwise(spec, simd) && simd->depthwise_3x3 && vec::fits_depthwise_3x3(spec);
 }
 
+bool is_depthwise_of_quads(const ConvSpec& spec, const Simd* simd) {
+    return is_depthwise(spec, simd) && simd->depthwise_quads && vec::fits_depthwise_quads(spec);
+}
+
 bool has_many_sums(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.outputs_in_group() * spec.branches >= MANY_SUMS;
 }
@@ -50,6 +54,7 @@ bool has_three_channels(const LookupSpec& spec, const Simd* simd) {
 template <>
 const Kernel<ConvSpec> Kernel<ConvSpec>::LIST[] = {
     {"dot-products", vec::make_dot_conv, has_few_pixels},
+    {"depthwise-quads", vec::make_depthwise_quads, is_depthwise_of_quads},
     {"depthwise-3x3", vec::make_depthwise_3x3, is_depthwise_3x3},
     {"depthwise", vec::make_depthwise_conv, is_depthwise},
     {"dense-quads", vec::make_quad_conv, has_quads},

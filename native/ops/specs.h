@@ -136,8 +136,8 @@ Maker<BilinearSpec> make_bilinear;
 // Drivers of vector kernels, in kernels/vector/: the same bits.
 namespace vec {
 Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv,
-    make_depthwise_3x3, make_quad_conv;
-bool fits_depthwise_3x3(const ConvSpec&);
+    make_depthwise_3x3, make_depthwise_quads, make_quad_conv;
+bool fits_depthwise_3x3(const ConvSpec&), fits_depthwise_quads(const ConvSpec&);
 Maker<CombineSpec> make_combine;
 Maker<AveragePoolSpec> make_average_pool;
 Maker<MaxPoolSpec> make_max_pool;

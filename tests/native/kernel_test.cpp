@@ -34,6 +34,7 @@ Simd without_optional(Simd simd) {
     simd.depthwise_3x3 = nullptr;
     simd.lookup_three = nullptr;
     simd.multiply_quads = nullptr;
+    simd.depthwise_quads = nullptr;
     return simd;
 }
 

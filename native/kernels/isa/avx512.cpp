@@ -22,6 +22,7 @@ namespace {
 #include "kernels/isa/values.inc"
 #include "kernels/isa/x86/avx2_depthwise_3x3.inc"
 #include "kernels/isa/x86/avx2_lookup.inc"
+#include "kernels/isa/x86/avx512_depthwise.inc"
 #include "kernels/isa/x86/avx512_quads.inc"
 
 #include "kernels/isa/kernels.inc"
@@ -34,6 +35,7 @@ constexpr Simd make_kernels() {
     simd.quad_block = 4;
     simd.quad_largest = 127;
     simd.pack_quads = pack_quads;
+    simd.depthwise_quads = depthwise_quads;
     simd.multiply_quads = multiply_quads;
     return simd;
 }

@@ -84,6 +84,17 @@ struct Planes3x3 {
     const float *scale = nullptr, *offset = nullptr;
 };
 
+// The same for 3x3 and 5x5 kernels with a dot product, without copies.
+struct Quads {
+    int kernel = 3, stride = 1, multiplier = 1;
+    bool signed_in = false, signed_out = false;
+    int pad_top = 0, pad_left = 0, in_height = 0, in_width = 0, out_height = 0, out_width = 0;
+    int low = 0, high = 0;
+    // For each output: the weights of each line, four to a word; what sums start from, as in quads::Job.
+    const int32_t *weights = nullptr, *start = nullptr;
+    const float *scale = nullptr, *offset = nullptr;
+};
+
 }  // namespace depthwise
 
 struct Finish;
@@ -193,6 +204,10 @@ struct Simd {
     // Optional. Input channels [begin, end), to their outputs.
     void (*depthwise_3x3)(const depthwise::Planes3x3&, int begin, int end, unsigned char* const* in,
                           unsigned char* const* out, unsigned char* scratch) = nullptr;
+
+    // Optional. The same without scratch memory.
+    void (*depthwise_quads)(const depthwise::Quads&, int begin, int end, unsigned char* const* in,
+                            unsigned char* const* out) = nullptr;
 
     // Optional. Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes;
     // returns where it stopped: what is left is less than a block.
