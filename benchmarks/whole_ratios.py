@@ -14,11 +14,11 @@ from machine import headline, options, save
 from tabular import ROOT
 
 import dbq
+from dbq.data.options import DataOptions
 from dbq.data.table import load_data
 from dbq.deploy.engine import load
 from dbq.deploy.fileformat import write_program
 from dbq.model.pixels import denormalise
-from dbq.data.options import DataOptions
 
 PLAN, EXAMPLES = "resnet-2t-a8", 32
 
