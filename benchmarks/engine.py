@@ -7,7 +7,8 @@ median over rounds of (peer / ours in that round). A turn starts once the thread
 Peers get normalised float planes; ours takes uint8 images and normalises them itself. A peer counts only
 if its 8-bit kernels agree with a float emulation of its quantized network. Networks are made once, in
 --files; --prepare stops there. --quick takes few rounds and saves nothing. Weights are random: speed
-depends on the share of zeros, which is shown.
+depends on the share of zeros, which is shown. Results go to results/engine-ISA.json, by the best
+instruction set of this machine.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from machine import headline, options, save
 from tabular import RESULTS, ROOT, Row, plain, result
 
 import dbq
+from dbq.deploy.engine import available_isas
 
 ROUNDS, QUICK_ROUNDS = 21, 5
 TURN = 0.03  # seconds of timed runs in a turn, roughly
@@ -237,9 +239,14 @@ def clock() -> float | None:
     return max(float(run.stdout) for run in runs)
 
 
-def earlier() -> Row:
-    """Networks already in results/engine.json, of which only those measured now are replaced."""
-    return dict(result("engine")["networks"]) if (RESULTS / "engine.json").exists() else {}
+def file_of_this_machine() -> str:
+    """One file for each kind of machine: numbers of two kinds are never mixed."""
+    return f"engine-{available_isas()[-1]}"
+
+
+def earlier(name: str) -> Row:
+    """Networks already in results/NAME.json, of which only those measured now are replaced."""
+    return dict(result(name)["networks"]) if (RESULTS / f"{name}.json").exists() else {}
 
 
 def main() -> None:
@@ -269,9 +276,11 @@ def main() -> None:
         disturbed = [n for n, r in results.items() if r["busy_processors_of_others"] > QUIET]
         for name in disturbed:
             print(f"{name}: not saved, other processes were running: --networks {name} again")
-        merged = {**earlier(), **{n: r for n, r in results.items() if n not in disturbed}}
+        file = file_of_this_machine()
+        merged = {**earlier(file), **{n: r for n, r in results.items() if n not in disturbed}}
         ordered = {name: merged[name] for name in NETWORKS if name in merged}
-        print(save("engine", versions=versions, ghz=ghz, networks=ordered))
+        command = "python benchmarks/engine.py"
+        print(save(file, command, versions=versions, ghz=ghz, networks=ordered))
 
 
 if __name__ == "__main__":

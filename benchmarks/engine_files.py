@@ -34,9 +34,9 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Network:
-    """A shipped network at a size, and the plans to run it with."""
+    """A network at a size, and the plans to run it with."""
 
-    model: str
+    model: str  # of ours, or "pytorchcv:NAME"
     pixels: int
     options: dict[str, Any] = field(default_factory=dict)
     plans: tuple[str, ...] = ("dbq-2t-4", "dbq-1t-a8", "fx8-3")
@@ -50,6 +50,7 @@ NETWORKS = {
     "mobilenet_v1-0.25": Network("mobilenet_v1", 224, {"width": 0.25}),
     "mobilenet_v2-1.0": Network("mobilenet_v2", 224),
     "shufflenet_v2-1.0": Network("shufflenet_v2", 224),
+    "mobilenet_v3-small": Network("pytorchcv:mobilenetv3_small_w1", 224),
     "resnet20": Network(
         "resnet20", 32, plans=("resnet-2t-a8", "resnet-1t-a8", "fx8-3"), least_correlation=0.95
     ),
@@ -105,11 +106,21 @@ def say(text: str) -> None:
 def _network(network: Network, plan: str) -> tuple[nn.Module, torch.Tensor]:
     """Random weights, calibrated batch norms, quantized by `plan`."""
     torch.manual_seed(SEED)
-    model = dbq.create_model(network.model, **network.options)
+    model = _create(network)
     examples = torch.from_numpy(inputs(network, CALIBRATION_IMAGES)[1])
     dbq.prepare(model, plan, examples[:1])
     dbq.calibrate(model, [examples])
     return model.eval(), examples
+
+
+def _create(network: Network) -> nn.Module:
+    library, _, name = network.model.rpartition(":")
+    if not library:
+        return dbq.create_model(network.model, **network.options)
+    from pytorchcv.model_provider import get_model
+
+    model: nn.Module = get_model(name, pretrained=False)
+    return model
 
 
 def _save_program(network: Network, plan: str, path: Path) -> None:

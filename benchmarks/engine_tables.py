@@ -1,15 +1,27 @@
-"""Tables of the engine's speed and of deployed networks, from results/engine.json and deployed.json."""
+"""Tables of the engine's speed and of deployed networks, from results/.
+
+There is one file for each kind of machine, by the best instruction set that the engine has kernels for:
+engine-avx2.json and engine-avx512.json. Tables have what was measured, kind by kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from tabular import Row, result, table
+from tabular import RESULTS, Row, measured, result, table
 
-# A 32-byte load of the table kernels stands for 48 multiply-accumulates of one branch, and the processor
-# does two loads a cycle.
-MACS_PER_CYCLE = 2 * 48
+KINDS = {"avx2": "AVX2", "avx512": "AVX-512 with VNNI"}
+# Multiply-accumulates a cycle that a kernel's own bottleneck allows. A 32-byte load of the table kernels
+# stands for 48 of one branch, and the processor does two loads a cycle. Products of bytes: one dot
+# product of 64 bytes a cycle, or 1.56 pairs of multiply-add and add of 32 bytes.
+LIMITS = {"ternary-table": 2 * 48, "dense-quads avx512": 64, "dense-quads avx2": 1.56 * 32}
+
+
+def engines() -> dict[str, Row]:
+    """What was measured, by the kind of machine."""
+    files = {kind: f"engine-{kind}" for kind in KINDS}
+    return {k: result(name) for k, name in files.items() if (RESULTS / f"{name}.json").exists()}
 
 
 def _times(by_threads: Row) -> str:
@@ -20,10 +32,13 @@ def _times(by_threads: Row) -> str:
 
 def speed() -> str:
     """Ours and the best of the others, one row per plan."""
-    heads = ["network", "plan", "ms, 1 thread (2)", "best int8 peer", "best float32",
+    heads = ["network", "plan", "machine", "ms, 1 thread (2)", "best int8 peer", "best float32",
              "x int8, 1 thread (2)"]  # fmt: skip
     rows = []
-    for name, network in result("engine")["networks"].items():
+    found = engines()
+    each = [(name, kind, engine["networks"][name]) for name in NETWORKS
+            for kind, engine in found.items() if name in engine["networks"]]  # fmt: skip
+    for name, kind, network in each:
         contenders = {row["contender"]: row for row in network["contenders"]}
         int8 = {t: contenders[peer]["ms"][t] for t, peer in network["best_int8_peer"].items()}
         floats = [row["ms"] for row in contenders.values() if row["kind"] == "float32"]
@@ -31,13 +46,28 @@ def speed() -> str:
         for row in contenders.values():
             if row["kind"] == "ours":
                 plan, ratio = row["contender"].removeprefix("dbq "), row["ratio"]
-                rows.append([name, f"`{plan}`", _times(row["ms"]), _times(int8), _times(float32),
-                             f"**{ratio['1']:.2f}** ({ratio['2']:.2f})"])  # fmt: skip
+                rows.append([name, f"`{plan}`", KINDS[kind], _times(row["ms"]), _times(int8),
+                             _times(float32), f"**{ratio['1']:.2f}** ({ratio['2']:.2f})"])  # fmt: skip
     return table(heads, rows)
 
 
+def _by_kind(name: str, cells: Callable[[Row, Row], tuple[list[str], list[list[str]]]]) -> str:
+    """A table for each kind of machine the network was measured on, below its name."""
+    parts = [
+        f"{KINDS[kind]}:\n\n{table(*cells(engine['networks'][name], engine))}"
+        for kind, engine in engines().items()
+        if name in engine["networks"]
+    ]
+    return "\n\n".join(parts) or "Not measured yet."
+
+
 def contenders(name: str) -> str:
-    return table(*contender_cells(result("engine")["networks"][name]))
+    return _by_kind(name, lambda network, _: contender_cells(network))
+
+
+def all_measured() -> str:
+    """Where the numbers come from, for each kind of machine."""
+    return "\n\n".join(measured(f"engine-{kind}") for kind in engines())
 
 
 def contender_cells(network: Row) -> tuple[list[str], list[list[str]]]:
@@ -63,16 +93,16 @@ def _zeros(shares: list[float]) -> str:
 
 def layers(name: str) -> str:
     """Where the time goes with two branches on one thread, layer by layer."""
-    engine = result("engine")
-    return table(
-        *layer_cells(next(iter(engine["networks"][name]["layers"].values())), engine["ghz"])
+    return _by_kind(
+        name,
+        lambda network, engine: layer_cells(next(iter(network["layers"].values())), engine["ghz"]),
     )
 
 
 def layer_cells(measured: list[Row], ghz: float | None) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: the layers of one network that take time."""
     total = sum(layer["us"] for layer in measured)
-    heads = ["layer", "precision", "kernel", "µs", "share", "GMAC/s", "of the load-port limit"]
+    heads = ["layer", "precision", "kernel", "µs", "share", "GMAC/s", "of the kernel's limit"]
     rows = [
         [layer["layer"], layer["precision"], layer["kernel"], f"{layer['us']:.0f}",
          f"{100 * layer['us'] / total:.1f} %",
@@ -84,10 +114,13 @@ def layer_cells(measured: list[Row], ghz: float | None) -> tuple[list[str], list
 
 
 def _limit_share(row: Row, ghz: float | None) -> str:
-    """GMAC/s of a ternary layer as a share of what the load ports allow."""
-    if ghz is None or row["gmacs"] is None or not row["precision"].endswith("T"):
+    """GMAC/s as a share of what the kernel's bottleneck allows. A table serves one branch at a time."""
+    kernel = row["kernel"]
+    limit = LIMITS.get(kernel) or LIMITS.get(kernel.partition(" ")[0])
+    if ghz is None or row["gmacs"] is None or limit is None:
         return ""
-    return f"{100 * row['gmacs'] / (MACS_PER_CYCLE * ghz / int(row['precision'][:-1])):.0f} %"
+    branches = int(row["precision"][:-1]) if kernel.startswith("ternary-table") else 1
+    return f"{100 * row['gmacs'] / (limit * ghz / branches):.0f} %"
 
 
 def deployed() -> str:
@@ -102,11 +135,23 @@ def deployed() -> str:
     ))  # fmt: skip
 
 
+def whole_ratios() -> str:
+    row = result("whole_ratios")
+    return (
+        f"ResNet-20, plan `{row['plan']}`, prepared and calibrated without training: weights move by "
+        f"{100 * row['moved_mean']:.1f} % on average and {100 * row['moved_most']:.1f} % in one kernel; "
+        f"of {row['images']:,} test images {row['separate_top1']:.2f} % are right with separate scales and "
+        f"{row['whole_top1']:.2f} % with whole ratios. {measured('whole_ratios')}"
+    )
+
+
 NETWORKS = ("mobilenet_v1-1.0", "mobilenet_v1-0.25", "mobilenet_v2-1.0", "shufflenet_v2-1.0",
-            "resnet20")  # fmt: skip
+            "mobilenet_v3-small", "resnet20")  # fmt: skip
 TABLES: dict[str, Callable[[], str]] = {
     "speed": speed,
+    "measured engines": all_measured,
     "deployed": deployed,
+    "whole-ratios": whole_ratios,
     **{f"contenders {name}": partial(contenders, name) for name in NETWORKS},
     **{f"layers {name}": partial(layers, name) for name in NETWORKS},
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from statistics import mean
 
 from accuracy_tables import runs_of
+from engine_tables import KINDS, engines
 from tabular import Row, recipe_link, result, table
 
 Cells = list[str]
@@ -43,13 +44,19 @@ def _deployed() -> Cells:
             recipe_link("resnet20-2t-a8-quick", ""), _file("deployed")]  # fmt: skip
 
 
-def _speed(network: str, plan: str, what: str) -> Cells:
-    found = result("engine")["networks"][network]
-    rows = {row["contender"]: row for row in found["contenders"]}
-    ours, peer = rows[f"dbq {plan}"], rows[found["best_int8_peer"]["1"]]
-    return [what, f"**{ours['ms']['1']:.2f} ms**",
-            f"int8 {peer['ms']['1']:.2f} ms ({ours['ratio']['1']:.2f}x)",
-            f"plan `{plan}`", _file("engine")]  # fmt: skip
+def _speed(network: str, plan: str, what: str) -> list[Cells]:
+    """A row for each kind of machine."""
+    lines = []
+    for kind, engine in engines().items():
+        if network not in engine["networks"]:
+            continue
+        found = engine["networks"][network]
+        rows = {row["contender"]: row for row in found["contenders"]}
+        ours, peer = rows[f"dbq {plan}"], rows[found["best_int8_peer"]["1"]]
+        lines.append([f"{what}, {KINDS[kind]}", f"**{ours['ms']['1']:.2f} ms**",
+                      f"int8 {peer['ms']['1']:.2f} ms ({ours['ratio']['1']:.2f}x)",
+                      f"plan `{plan}`", _file(f"engine-{kind}")])  # fmt: skip
+    return lines
 
 
 def summary() -> str:
@@ -60,10 +67,10 @@ def summary() -> str:
             _resnet20("1t", "one branch"),
             _mobilenet(),
             _deployed(),
-            _speed("mobilenet_v1-1.0", "dbq-2t-4", "MobileNetV1 1.0 at 224, two branches"),
-            _speed("mobilenet_v1-1.0", "dbq-1t-a8", "MobileNetV1 1.0 at 224, one branch"),
-            _speed("shufflenet_v2-1.0", "dbq-2t-4", "ShuffleNetV2 1.0 at 224, two branches"),
-            _speed("resnet20", "resnet-2t-a8", "ResNet-20 at 32, two branches"),
+            *_speed("mobilenet_v1-1.0", "dbq-2t-4", "MobileNetV1 1.0 at 224, two branches"),
+            *_speed("mobilenet_v1-1.0", "dbq-1t-a8", "MobileNetV1 1.0 at 224, one branch"),
+            *_speed("shufflenet_v2-1.0", "dbq-2t-4", "ShuffleNetV2 1.0 at 224, two branches"),
+            *_speed("resnet20", "resnet-2t-a8", "ResNet-20 at 32, two branches"),
         ],
     )
 

@@ -10,6 +10,10 @@ Cpu this_cpu() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2")) cpu.insert("avx2");
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
+        cpu.insert("avx512");
 #endif
     return cpu;
 }
@@ -17,7 +21,7 @@ Cpu this_cpu() {
 // An instruction set is named only if this build has kernels for it: what is reported is what runs.
 std::vector<const Simd*> usable_simds(const Cpu& cpu) {
     std::vector<const Simd*> usable;
-    for (const Simd* simd : {AVX2_KERNELS})
+    for (const Simd* simd : {AVX2_KERNELS, AVX512_KERNELS})
         if (simd && cpu.count(simd->name)) usable.push_back(simd);
     return usable;
 }

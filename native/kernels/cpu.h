@@ -9,7 +9,7 @@ namespace dbq {
 
 struct Simd;
 
-// The instruction sets of a processor, by name: {"avx2"}. Names nobody has kernels for are ignored.
+// The instruction sets of a processor, by name: {"avx2", "avx512"}. Names nobody has kernels for are ignored.
 using Cpu = std::set<std::string>;
 
 Cpu this_cpu();
@@ -22,6 +22,6 @@ std::vector<const Simd*> usable_simds(const Cpu& cpu);
 const Simd* choose_simd(const Cpu& cpu, const char* wanted);
 
 const char* isa_name(const Simd* simd);
-std::string available_isas(const Cpu& cpu);  // best last, "scalar avx2"
+std::string available_isas(const Cpu& cpu);  // best last, "scalar avx2 avx512"
 
 }  // namespace dbq

@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t FEW_PIXELS = 3;  // up to here, lanes along the inputs are fuller than lanes along the pixels
 constexpr int MANY_SUMS = 32;     // from here on, the table of sums pays for being built
+constexpr int SHARED_TABLE = 256;         // and from here on, it beats dot products
 constexpr int MAX_DEPTHWISE_ROWS = 1024;  // of a dilated kernel: positions in all its lines fit an int
 constexpr bool SCALAR = true;
 
@@ -22,12 +23,23 @@ bool is_depthwise_3x3(const ConvSpec& spec, const Simd* simd) {
     return is_depthwise(spec, simd) && simd->depthwise_3x3 && vec::fits_depthwise_3x3(spec);
 }
 
+bool is_depthwise_of_quads(const ConvSpec& spec, const Simd* simd) {
+    return is_depthwise(spec, simd) && simd->depthwise_quads && vec::fits_depthwise_quads(spec);
+}
+
 bool has_many_sums(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.outputs_in_group() * spec.branches >= MANY_SUMS;
 }
 
 bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.in_type == Type::U8;
+}
+
+// Products serve one sum each. For one branch, a table is as fast as products that are added in 16 bits, and
+// faster than dot products where many outputs share it.
+bool has_quads(const ConvSpec& spec, const Simd* simd) {
+    if (!simd->multiply_quads || spec.branches > 1 || spec.largest > simd->quad_largest) return false;
+    return spec.weights == Weights::Fixed || (!simd->quad_window && spec.outputs_in_group() < SHARED_TABLE);
 }
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
@@ -43,8 +55,10 @@ bool has_three_channels(const LookupSpec& spec, const Simd* simd) {
 template <>
 const Kernel<ConvSpec> Kernel<ConvSpec>::LIST[] = {
     {"dot-products", vec::make_dot_conv, has_few_pixels},
+    {"depthwise-quads", vec::make_depthwise_quads, is_depthwise_of_quads},
     {"depthwise-3x3", vec::make_depthwise_3x3, is_depthwise_3x3},
     {"depthwise", vec::make_depthwise_conv, is_depthwise},
+    {"dense-quads", vec::make_quad_conv, has_quads},
     {"ternary-table", vec::make_table_conv, has_many_sums},
     {"dense-bytes", vec::make_dense_bytes, is_ternary_of_bytes},
     {"dense-words", vec::make_dense_words},

@@ -57,21 +57,72 @@ std::vector<int8_t> unpack_fixed(Bytes packed, size_t count, int bits) {
     return codes;
 }
 
+// The forms of weights in a file, by the numbers of docs/format.md.
+enum class Form { Ternary, Fixed, Joined };
+
+// What follows the results: as many codes as there are taps, for each kernel and branch, and how they are
+// packed.
+struct Packed {
+    Form form;
+    int size;  // branches, or bits
+    size_t count;
+    Bytes factors, bytes;
+};
+
+// The whole numbers of a kernel add up to at most:
+int largest_factors(int branches) { return branches == 2 ? 7 : 15; }
+
+void check_factors(Bytes factors, int branches) {
+    for (size_t k = 0; k < factors.size; k += size_t(branches)) {
+        int sum = 0;
+        for (int j = 0; j < branches; ++j) sum += factors.data[k + size_t(j)];
+        if (sum > largest_factors(branches))
+            fail(DBQ_BAD_FILE, "factors that add up to %d, expected at most %d", sum,
+                 largest_factors(branches));
+    }
+}
+
+// Branches, one behind the other, as one plane of integers.
+std::vector<int8_t> join(const std::vector<int8_t>& codes, Bytes factors, int branches) {
+    const size_t plane = codes.size() / size_t(branches), kernels = factors.size / size_t(branches),
+                 taps = plane / kernels;
+    std::vector<int8_t> integers(plane);
+    for (size_t k = 0; k < kernels; ++k)
+        for (int j = 0; j < branches; ++j) {
+            const int factor = factors.data[k * size_t(branches) + size_t(j)];
+            const int8_t* const from = codes.data() + size_t(j) * plane + k * taps;
+            for (size_t i = 0; i < taps; ++i)
+                integers[k * taps + i] = int8_t(integers[k * taps + i] + factor * from[i]);
+        }
+    return integers;
+}
+
+std::vector<int8_t> unpack(const Packed& packed) {
+    if (packed.form == Form::Fixed) return unpack_fixed(packed.bytes, packed.count, packed.size);
+    const std::vector<int8_t> codes = unpack_ternary(packed.bytes, packed.count);
+    return packed.form == Form::Ternary ? codes : join(codes, packed.factors, packed.size);
+}
+
 }  // namespace
 
 void read_convolution(Parser& in, Operation& op) {
     ConvSpec spec;
+    Packed packed;
     const Tensor& from = in.input(op, Type::I8);
     spec.in = from.shape;
     spec.in_type = from.type;
     spec.window = in.window(true);
     const uint32_t channels = uint32_t(spec.in.channels);
     spec.groups = int(in_range("groups", in.bytes.u32(), 1, channels));
-    spec.weights = static_cast<Weights>(in_range("form of the weights", in.bytes.u8(), 0, 1));
-    const bool ternary = spec.weights == Weights::Ternary;
-    const uint32_t size = ternary ? in_range("branches", in.bytes.u8(), 1, 3)
-                                  : in_range("bits of a weight", in.bytes.u8(), 2, 8);
-    spec.branches = ternary ? int(size) : 1;
+    packed.form = static_cast<Form>(in_range("form of the weights", in.bytes.u8(), 0, 2));
+    const bool fixed = packed.form == Form::Fixed, joined = packed.form == Form::Joined;
+    const uint32_t size = fixed ? in_range("bits of a weight", in.bytes.u8(), 2, 8)
+                                : in_range("branches", in.bytes.u8(), joined ? 2 : 1, 3);
+    packed.size = int(size);
+    const int planes = fixed ? 1 : packed.size;
+    spec.weights = packed.form == Form::Ternary ? Weights::Ternary : Weights::Fixed;
+    spec.branches = joined ? 1 : planes;
+    spec.largest = fixed ? (1 << (size - 1)) - 1 : joined ? largest_factors(packed.size) : 1;
     spec.outputs = in.results(op, uint32_t(spec.branches));
     spec.out = in.tensor(op.outputs[0]).shape;
     if (spec.in.channels % spec.groups != 0 || spec.out.channels % spec.groups != 0)
@@ -83,15 +134,18 @@ void read_convolution(Parser& in, Operation& op) {
     if (taps > MAX_KERNEL_WEIGHTS)
         fail(DBQ_BAD_FILE, "%llu weights in a kernel, expected at most %u",
              static_cast<unsigned long long>(taps), MAX_KERNEL_WEIGHTS);
-    const uint64_t codes = taps * uint64_t(spec.out.channels) * uint64_t(spec.branches);
-    const Bytes packed = in.bytes.bytes(ternary ? (codes + 4) / 5 : (codes * size + 7) / 8);
-    op.precision = std::to_string(size) + (ternary ? "T" : "b");
+    if (joined) {
+        packed.factors = in.bytes.bytes(uint64_t(spec.out.channels) * size);
+        check_factors(packed.factors, packed.size);
+    }
+    packed.count = taps * uint64_t(spec.out.channels) * uint64_t(planes);
+    packed.bytes = in.bytes.bytes(fixed ? (packed.count * size + 7) / 8 : (packed.count + 4) / 5);
+    op.precision = std::to_string(size) + (fixed ? "b" : "T");
     op.macs = taps * uint64_t(spec.out.channels) * spec.out.pixels();
-    op.work = op.macs * uint64_t(spec.branches);
-    op.build = [spec = std::move(spec), packed, codes, size](const Simd* simd, int threads) {
+    op.work = op.macs * uint64_t(planes);
+    op.build = [spec = std::move(spec), packed](const Simd* simd, int threads) {
         ConvSpec whole = spec;
-        whole.codes = spec.weights == Weights::Ternary ? unpack_ternary(packed, codes)
-                                                       : unpack_fixed(packed, codes, int(size));
+        whole.codes = unpack(packed);
         return builder(std::move(whole))(simd, threads);
     };
 }

@@ -5,6 +5,7 @@
 
 namespace dbq {
 
+// Ternary branches that a file joins with whole numbers are Fixed here: small integers.
 enum class Weights : uint8_t { Ternary, Fixed };
 
 // out[k] = sum over c, y, x of codes[j][k][c][y][x] * in[...], one sum for each branch j; outside the
@@ -15,12 +16,13 @@ struct ConvShape {
     Window window;
     int groups = 1;
     Weights weights = Weights::Ternary;
-    int branches = 1;  // 1..3; Fixed has one
+    int branches = 1;   // 1..3; Fixed has one
+    int largest = 127;  // no code is larger in size
 
     int inputs() const { return in.channels / groups; }
     int outputs_in_group() const { return out.channels / groups; }
     int taps() const { return inputs() * window.kernel_h * window.kernel_w; }
-    double largest_sum() const { return double(taps()) * 255 * (weights == Weights::Ternary ? 1 : 127); }
+    double largest_sum() const { return double(taps()) * 255 * largest; }
 };
 struct ConvSpec : ConvShape {
     std::vector<int8_t> codes;    // [branches][out.channels][inputs()][kernel_h][kernel_w]
@@ -134,8 +136,8 @@ Maker<BilinearSpec> make_bilinear;
 // Drivers of vector kernels, in kernels/vector/: the same bits.
 namespace vec {
 Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv,
-    make_depthwise_3x3;
-bool fits_depthwise_3x3(const ConvSpec&);
+    make_depthwise_3x3, make_depthwise_quads, make_quad_conv;
+bool fits_depthwise_3x3(const ConvSpec&), fits_depthwise_quads(const ConvSpec&);
 Maker<CombineSpec> make_combine;
 Maker<AveragePoolSpec> make_average_pool;
 Maker<MaxPoolSpec> make_max_pool;

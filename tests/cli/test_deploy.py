@@ -66,8 +66,8 @@ def test_train_export_run(run: Path, tmp_path: Path) -> None:
     every = reference.run(load_program(file), test.images.permute(0, 2, 3, 1).numpy())
     right = int((every.argmax(1) == test.labels.numpy()).sum())
     assert (by_engine["images"], by_engine["top1"]) == (360, 100 * right / 360)
-    # torch's float sums may tip images near a tie; 2 % are seven of them.
-    assert abs(by_engine["top1"] - evaluate_file(run)["top1"]) < 2
+    # Whole ratios of scales tip some images of a network that is hardly trained; 5 % are 18 of them.
+    assert abs(by_engine["top1"] - evaluate_file(run)["top1"]) < 5
 
 
 def test_a_name_with_a_dash_can_be_typed(

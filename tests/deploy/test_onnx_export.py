@@ -125,7 +125,7 @@ def tolerance(program: Program, op: Any, inputs: list[Any], result: Result) -> A
     if isinstance(op, Convolution):
         steps = np.abs(result.scales).max(axis=1)
         allowed = allowed + steps[:, None, None] / 2
-        if len(op.codes) > 1:
+        if op.sum_count > 1:
             factors, step = common_step(result.scales.astype(np.float64), LARGEST)
             errors = np.abs(factors * step[:, None] - result.scales)  # [K, J]
             shape = program.tensors[result.tensor].shape

@@ -15,6 +15,7 @@ from dbq.deploy.file.fileformat import read_program, write_program
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.program import Program
 from dbq.lowering.lower import lower
+from dbq.lowering.ratios import weights_with_whole_ratios
 from dbq.model.pixels import denormalise, normalise
 from dbq.networks.table import MODELS
 
@@ -121,8 +122,10 @@ def test_a_network_of_all_operations(weight: str, bits: int) -> None:
     torch.manual_seed(5)
     x = inputs(32, count=3, seed=5)
     model = prepared(Everything(), plan_of(weight, bits), x)
+    check_logits(model, lower(model, x, mean=MEAN, std=STD, whole_ratios=False, report=None), x)
     program = lower(model, x, mean=MEAN, std=STD, report=None)
-    check_logits(model, program, x)
+    with weights_with_whole_ratios(model):
+        check_logits(model, program, x)
 
 
 def check_logits(model: nn.Module, program: Program, x: Tensor) -> None:
@@ -135,7 +138,8 @@ def check_logits(model: nn.Module, program: Program, x: Tensor) -> None:
     with torch.no_grad():
         expected = model(normalise(torch.from_numpy(images).permute(0, 3, 1, 2), MEAN, STD)).numpy()
     last = program.convolutions[-1]
-    sizes = np.abs(last.codes).reshape(len(last.codes), last.codes.shape[1], -1).sum(2).T  # [K, B]
+    integers = last.integers.astype(np.int16)
+    sizes = np.abs(integers).reshape(len(integers), integers.shape[1], -1).sum(2).T  # [K, J]
     one_code = (sizes * np.abs(last.results[0].scales)).sum(1)
     found = reference.run(program, images)
     assert (np.abs(found - expected) <= one_code.reshape(-1, *[1] * (found.ndim - 2))).all()
@@ -155,7 +159,7 @@ def test_folding_batch_norm_changes_no_code() -> None:
     x = inputs(6, seed=7)
     model = nn.Sequential(conv, norm, nn.ReLU(), nn.Conv2d(8, 4, 1))
     prepared(model, plan_of("2T"), x)
-    program = lower(model, x, mean=MEAN, std=STD, report=None)
+    program = lower(model, x, mean=MEAN, std=STD, whole_ratios=False, report=None)
     codes = dbq.branches(model)["0"].codes.numpy()
     assert np.array_equal(program.convolutions[0].codes, codes)
     assert program.tensors[program.output].shape == (4, 6, 6), "no pooling: logits of every pixel"

@@ -11,7 +11,7 @@ from dbq.deploy.operations.add import Add
 from dbq.deploy.operations.average_pool import AveragePool, MeanPool
 from dbq.deploy.operations.bilinear import Bilinear
 from dbq.deploy.operations.channels import ZEROS, Channels
-from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.convolution import LARGEST_FACTORS, Convolution, joined
 from dbq.deploy.operations.curve import Curve
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.max_pool import MaxPool
@@ -115,10 +115,24 @@ class Dice:
         codes = self.codes(
             branches, out.channels, self.tensors[input].shape.channels // groups, window, bits
         )
-        typical = 100 * np.abs(codes).mean() * codes[0, 0].size ** 0.5 + 1
-        results = self.results(out, branches, typical, types)
+        factors = (
+            self.factors(out.channels, branches) if branches > 1 and self.between(0, 1) else None
+        )
+        sums, integers = branches, codes
+        if factors is not None:
+            sums, integers = 1, joined(codes, factors)
+        typical = 100 * np.abs(integers).mean() * codes[0, 0].size ** 0.5 + 1
+        results = self.results(out, sums, typical, types)
         name = f"convolution {len(self.operations)}"
-        self.operations.append(Convolution(name, results, input, window, groups, codes, bits))
+        convolution = Convolution(name, results, input, window, groups, codes, bits, factors)
+        self.operations.append(convolution)
+
+    def factors(self, kernels: int, branches: int) -> npt.NDArray[np.uint8]:
+        """Whole numbers of branches, all that are allowed."""
+        largest = LARGEST_FACTORS[branches]
+        totals = self.rng.integers(0, largest + 1, (kernels, 1))
+        cuts = np.sort(self.rng.integers(0, totals + 1, (kernels, branches - 1)), axis=1)
+        return np.diff(cuts, axis=1, prepend=0, append=totals).astype(np.uint8)
 
     def convolution(self) -> None:
         input = self.any_input("u8", "i8")
@@ -302,6 +316,9 @@ def small_program() -> Program:
     dice.operations.append(AveragePool("p", (average,), product.tensor, Window((2, 2))))
     second = dice.result("f32", Shape(3, 2, 2), 1, 4)
     dice.operations.append(Requantize("q", (second,), product.tensor))
+    codes, factors = dice.codes(2, 2, 1, window, None), np.array([[3, 2], [4, 3]], np.uint8)
+    whole = dice.result("u8", Shape(2, 3, 3), 1, 200)
+    dice.operations.append(Convolution("w", (whole,), image, window, 1, codes, None, factors))
     outputs = (Output(average.tensor), Output(second.tensor, "map"))
     return Program("s", tuple(dice.tensors), tuple(dice.operations), outputs)
 

@@ -234,7 +234,7 @@ def listed(*outputs: tuple[int, bytes]) -> bytes:
         (PRODUCT, PRODUCT[:4] + struct.pack("<II", 10, 9), "3x1x1 times 3x2x2"),
         (OUTPUTS, listed(), "outputs: 0"),
         (OUTPUTS, struct.pack("<I", 2**32 - 1) + OUTPUTS[4:], "outputs: 4294967295"),
-        (OUTPUTS, listed((14, b""), (13, b"map")), "tensor 14, but there are 14"),
+        (OUTPUTS, listed((15, b""), (13, b"map")), "tensor 15, but there are 15"),
         (OUTPUTS, listed((0, b""), (13, b"map")), "tensor 0 is an output and not of type f32"),
         (OUTPUTS, listed((12, b"map"), (13, b"map")), "two outputs of one name"),
         (OUTPUTS, listed((13, b""), (13, b"map")), "two outputs of one name, or of one tensor"),
@@ -242,6 +242,25 @@ def listed(*outputs: tuple[int, bytes]) -> bytes:
     ],
 )  # fmt: skip
 def test_hostile_curves_places_and_outputs(old: bytes, new: bytes, words: str) -> None:
+    content = with_numbers(old, new)
+    assert words in refusal(content)
+    assert problem_in_python(content) is not None
+
+
+FACTORS = bytes([3, 2, 4, 3])  # of the joined convolution: 3:2 and 4:3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (FACTORS, bytes([5, 2, 4, 4]), "factors that add up to 8, expected at most 7"),
+        (FACTORS, bytes([255, 255, 4, 3]), "factors that add up to 510, expected at most 7"),
+        (b"\2\2\1" + struct.pack("<I", 14), b"\2\1\1" + struct.pack("<I", 14), "branches: 1"),
+        (b"\2\2\1" + struct.pack("<I", 14), b"\2\4\1" + struct.pack("<I", 14), "branches: 4"),
+        (b"\2\2\1" + struct.pack("<I", 14), b"\3\2\1" + struct.pack("<I", 14), "form of the weights: 3"),
+    ],
+)  # fmt: skip
+def test_hostile_factors(old: bytes, new: bytes, words: str) -> None:
     content = with_numbers(old, new)
     assert words in refusal(content)
     assert problem_in_python(content) is not None

@@ -13,42 +13,29 @@ namespace dbq {
 namespace {
 #include "kernels/isa/vec.inc"
 
-#include "kernels/isa/avx2_depthwise_3x3.inc"
-#include "kernels/isa/avx2_lookup.inc"
 #include "kernels/isa/dense.inc"
 #include "kernels/isa/depthwise.inc"
 #include "kernels/isa/finish.inc"
 #include "kernels/isa/pool.inc"
 #include "kernels/isa/table.inc"
 #include "kernels/isa/values.inc"
+#include "kernels/isa/x86/avx2_depthwise_3x3.inc"
+#include "kernels/isa/x86/avx2_lookup.inc"
+
+#include "kernels/isa/x86/avx2_quads.inc"
+
+#include "kernels/isa/kernels.inc"
 
 constexpr Simd make_kernels() {
-    Simd simd;
+    Simd simd = shared_kernels();
     simd.name = "avx2";
-    simd.lanes = LANES;
-    simd.table_vectors = MAX_TILE;
-    simd.build_table = build_table;
-    simd.add_lists = add_lists;
-    simd.pair_bytes = pair_bytes;
-    simd.pair_words = pair_words;
-    simd.dense_bytes = dense_bytes;
-    simd.dense_words = dense_words;
-    simd.dots = dots;
-    simd.take_even = take_even;
-    simd.pair_lines = pair_lines;
-    simd.depthwise = depthwise_lines;
-    simd.depthwise_3x3 = depthwise_3x3;
-    simd.lookup_three = lookup_three;
-    simd.finish_i16 = finish<int16_t>;
-    simd.finish_i32 = finish<int32_t>;
-    simd.finish_values = finish_values;
-    simd.curve = curve;
-    simd.multiply = multiply;
-    simd.mix = mix;
-    simd.combine = combine;
-    simd.sum_plane = sum_plane;
-    simd.add_row = add_row;
-    simd.max_rows = max_rows;
+    simd.quad_lanes = 8;
+    simd.quad_vectors = 2;
+    simd.quad_block = QUAD_BLOCK;
+    simd.quad_largest = 64;
+    simd.quad_window = 128;  // 255 * 128 < 2^15
+    simd.pack_quads = pack_quads;
+    simd.multiply_quads = multiply_quads;
     return simd;
 }
 

@@ -66,7 +66,8 @@ struct Lines {
     int32_t* sums = nullptr;  // lines of `width`
 };
 
-// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see avx2_depthwise_3x3.inc.
+// 3x3 kernels over whole planes of 8-bit codes, padded and read as flat arrays: see
+// x86/avx2_depthwise_3x3.inc.
 constexpr int WEIGHTS_3X3 = 11;  // int16 for each output
 struct Planes3x3 {
     int stride = 1, multiplier = 1;  // outputs for each input
@@ -83,7 +84,38 @@ struct Planes3x3 {
     const float *scale = nullptr, *offset = nullptr;
 };
 
+// The same for 3x3 and 5x5 kernels with a dot product, without copies.
+struct Quads {
+    int kernel = 3, stride = 1, multiplier = 1;
+    bool signed_in = false, signed_out = false;
+    int pad_top = 0, pad_left = 0, in_height = 0, in_width = 0, out_height = 0, out_width = 0;
+    int low = 0, high = 0;
+    // For each output: the weights of each line, four to a word; what sums start from, as in quads::Job.
+    const int32_t *weights = nullptr, *start = nullptr;
+    const float *scale = nullptr, *offset = nullptr;
+};
+
 }  // namespace depthwise
+
+struct Finish;
+
+namespace quads {
+
+// Sums of products, four input channels at a time, for some vectors of pixels, through the formula to all
+// outputs. Codes are unsigned: signed ones are 128 larger, and what their sums start from makes up for it.
+struct Job {
+    const uint8_t* codes = nullptr;   // [group][vector][quad_lanes][4], as pack_quads writes them
+    const int8_t* weights = nullptr;  // [block][group][quad_block channels][4]
+    const int32_t* start = nullptr;   // for each channel, in whole blocks
+    // Only for tables with a quad_window: lengths of windows, in groups, and where those of each block begin.
+    const uint16_t* windows = nullptr;
+    const uint32_t* first_window = nullptr;
+    int groups = 0, vectors = 0, channels = 0;
+    const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
+    int output_count = 0;
+};
+
+}  // namespace quads
 
 namespace values {
 
@@ -148,6 +180,20 @@ struct Simd {
     void (*dense_words)(const int16_t* x, const int16_t* weights, int pairs, int lists, int vectors,
                         size_t stride, int32_t* sums) = nullptr;
 
+    // Optional, all together: products of bytes, four channels at a time.
+    int quad_lanes = 0;    // pixels in a vector of quads
+    int quad_vectors = 0;  // the most vectors that these functions take
+    int quad_block = 0;    // channels whose weights follow each other
+    int quad_largest = 0;  // the largest weight these functions take
+    // Sums of 16 bits: the weights of channels 0 and 1 of all groups of a window, and those of channels 2 and
+    // 3, add up to at most this, the positive ones and the negative ones; 0: no windows.
+    int quad_window = 0;
+    // out[group][vector][pixel][4]: groups of four of the rows, interleaved; signed codes become unsigned
+    // ones.
+    void (*pack_quads)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
+                       uint8_t* out) = nullptr;
+    void (*multiply_quads)(const quads::Job&) = nullptr;
+
     // out[k] = x . weights[k], n a multiple of `lanes`.
     void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out) = nullptr;
 
@@ -158,6 +204,10 @@ struct Simd {
     // Optional. Input channels [begin, end), to their outputs.
     void (*depthwise_3x3)(const depthwise::Planes3x3&, int begin, int end, unsigned char* const* in,
                           unsigned char* const* out, unsigned char* scratch) = nullptr;
+
+    // Optional. The same without scratch memory.
+    void (*depthwise_quads)(const depthwise::Quads&, int begin, int end, unsigned char* const* in,
+                            unsigned char* const* out) = nullptr;
 
     // Optional. Pixels [begin, end) of an image of three interleaved channels through tables of 256 bytes;
     // returns where it stopped: what is left is less than a block.
@@ -185,5 +235,6 @@ struct Simd {
 // Null in builds for processors that do not have these instructions. Data, not a function: asking for it
 // must not execute anything that was compiled for them.
 extern const Simd* const AVX2_KERNELS;
+extern const Simd* const AVX512_KERNELS;
 
 }  // namespace dbq

@@ -6,6 +6,7 @@ print(load("net.dbq").describe())  # layers and the kernels that run them here
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ class ProgramLayer:
     scale_bytes: int
     sparsity: tuple[float, ...]  # share of zeros in each branch
     alphas: tuple[float, ...]  # median over the kernels of each branch's share of the first one
+    ratios: dict[str, int]  # how many kernels join their branches as "3:2", the most frequent first
     macs: int
 
 
@@ -81,6 +83,7 @@ class ProgramDescription(Description):
             "bytes": _unless_zero(layer.weight_bytes + layer.scale_bytes, ","),
             "zeros": " ".join(f"{share:.2f}" for share in layer.sparsity),
             "alpha": " ".join(f"{alpha:.2f}" for alpha in layer.alphas),
+            "ratio": next(iter(layer.ratios), ""),
             "MMACs": _unless_zero(layer.macs / 1e6, ".2f"),
         })  # fmt: skip
         weights, size = _total(self.layers, "weights"), _total(self.layers, "weight_bytes")
@@ -117,14 +120,20 @@ def _layer(program: Program, op: Operation) -> ProgramLayer:
     results = op.results if isinstance(op, Summing) else ()
     scale_bytes = sum(4 * (result.scales.size + result.offsets.size) for result in results)
     if not isinstance(op, Convolution):
-        return ProgramLayer(op.name, op.kind, "", output, 0, 0, scale_bytes, (), (), 0)
+        return ProgramLayer(op.name, op.kind, "", output, 0, 0, scale_bytes, (), (), {}, 0)
     sparsity = tuple(float((branch == 0).mean()) for branch in op.codes)
-    scales = np.abs(op.results[0].scales)
+    scales, ratios = np.abs(op.results[0].scales), {}
+    if op.factors is not None:
+        scales = scales * op.factors
+        words = Counter(":".join(map(str, kernel)) for kernel in op.factors)
+        ratios = dict(words.most_common())
     alphas = np.median(scales / np.maximum(scales[:, :1], 1e-30), axis=0)
     weights, size = op.codes[0].size, packed_size(op.codes.size, op.bits)
+    if op.factors is not None:
+        size += op.factors.nbytes
     return ProgramLayer(
         op.name, _kind(program, op), op.precision, output, weights, size, scale_bytes,
-        sparsity, tuple(float(alpha) for alpha in alphas[1:]), program.macs(op),
+        sparsity, tuple(float(alpha) for alpha in alphas[1:]), ratios, program.macs(op),
     )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ they stay small; one that is not may amplify them, which the report says.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ class Agreement:
     end_to_end: float  # share of 8-bit activations that are equal when the program runs by itself
     largest_logit_error: float  # as a share of the largest logit
     same_top1: int  # images with the same class
+    # What rounding scales to whole ratios moved the weights of a kernel by, as a share of their norm.
+    # The network that the program is compared with is the rounded one.
+    moved_mean: float = 0.0
+    moved_most: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,6 +58,11 @@ class Agreement:
             f"logits within {100 * self.largest_logit_error:.2g} %, "
             f"same class for {self.same_top1} of {self.images}"
         )
+        if self.moved_most:
+            text += (
+                f"; whole ratios of scales moved weights by {100 * self.moved_mean:.2g} % on average, "
+                f"{100 * self.moved_most:.2g} % in one kernel"
+            )
         if self.largest_logit_error > USUAL_ERROR:
             text += (
                 ". WARNING: every operation agrees, but the network amplifies small differences: "
@@ -63,12 +73,13 @@ class Agreement:
 
 @torch.no_grad()
 def compare(
-    model: nn.Module, recording: Recording, emitted: Emitted, x: Tensor, images: Array
-) -> Agreement:
+    model: nn.Module, recording: Recording, emitted: Emitted, x: Tensor, images: Array,
+    moved: Sequence[Tensor] = (),
+) -> Agreement:  # fmt: skip
     """Compare on uint8 `images`, for which torch reads `x`; raise if they differ by more than rounding.
 
     `recording` is the run that the program was made of. The comparison records another, and raises if
-    it takes another course.
+    it takes another course. `moved` is what whole ratios did to the kernels of each layer.
     """
     program = emitted.program
     expected = _torchs_codes(model, recording, emitted, x)
@@ -83,7 +94,11 @@ def compare(
             known[index] = wanted
             off = _check_step(op.name, program.tensors[index].type, codes, wanted)
             compared, different = compared + off.size, different + int(off.sum())
-    return _end_to_end(program, expected, images, compared, different)
+    agreement = _end_to_end(program, expected, images, compared, different)
+    if not moved:
+        return agreement
+    shares = torch.cat(list(moved))
+    return replace(agreement, moved_mean=float(shares.mean()), moved_most=float(shares.max()))
 
 
 def _torchs_codes(

@@ -5,6 +5,7 @@ reading.py      a recorded run (model/reading/recording.py) again, on operands i
 operands.py     a value, or a value seen through padding, views and slices
 values.py       what a value is, and the operation that computes it
 emission.py     which values are read in which representations; then tensors and operations
+ratios.py       scales of branches rounded to whole multiples of one
 agreement.py    the program against the network
 """
 
@@ -21,11 +22,12 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import Grid, Shape
 from dbq.errors import LoweringError
 from dbq.lowering.agreement import compare
-from dbq.lowering.emission import Emitted, emit
+from dbq.lowering.emission import emit
+from dbq.lowering.ratios import weights_with_whole_ratios
 from dbq.lowering.reading import read
 from dbq.lowering.values import Image
 from dbq.model.pixels import denormalise, normalise
-from dbq.model.reading.recording import Recording, record
+from dbq.model.reading.recording import record
 from dbq.support.toml import shown
 from dbq.version import __version__
 
@@ -41,6 +43,7 @@ def lower(
     std: Sequence[float] | None = None,
     name: str = "",
     classes: Sequence[str] = (),
+    whole_ratios: bool = True,
     report: Callable[[str], None] | None = print,
 ) -> Program:
     """The integer program of a prepared, trained network.
@@ -50,6 +53,10 @@ def lower(
     is compared with the network on the first images of `example_input` [N, C, H, W], such a normalised
     input, at most MOST_COMPARED of them; `report` gets the outcome as a line of text.
     `classes` names the outputs, for `dbq run` and `dbq eval`.
+
+    With `whole_ratios`, the scales of a kernel's branches are rounded to whole multiples of one step,
+    such as 3 : 2, which is much faster (ratios.py). The program is then compared with the network so
+    rounded, and the report says how far its weights moved.
 
     >>> import dbq
     >>> model = dbq.create_model("mobilenet_v1", num_classes=10, width=0.25, small_input=True)
@@ -74,10 +81,13 @@ def lower(
     try:
         images = denormalise(example_input[:MOST_COMPARED], mean, std)
         x = normalise(torch.from_numpy(images).permute(0, 3, 1, 2), mean, std).to(device)
-        recording = record(model, torch.cat([x[:1], x[-1:]]))
-        emitted = _emit(recording, Shape(*x.shape[1:]), mean, std, name or type(model).__name__)
-        named = _class_names(emitted.program, classes)
-        agreement = compare(model, recording, emitted, x, images)
+        with weights_with_whole_ratios(model, whole_ratios) as moved:
+            recording = record(model, torch.cat([x[:1], x[-1:]]))
+            values = read(recording, _image(Shape(*x.shape[1:]), mean, std), whole_ratios)
+            facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
+            emitted = emit(name or type(model).__name__, values, facts)
+            named = _class_names(emitted.program, classes)
+            agreement = compare(model, recording, emitted, x, images, moved)
     finally:
         model.train(was_training)
     if report is not None:
@@ -96,9 +106,7 @@ def _class_names(program: Program, classes: Sequence[str]) -> dict[str, list[str
     return {"classes": list(classes)}
 
 
-def _emit(
-    recording: Recording, shape: Shape, mean: Sequence[float], std: Sequence[float], name: str
-) -> Emitted:
+def _image(shape: Shape, mean: Sequence[float], std: Sequence[float]) -> Image:
     def table(grid: Grid) -> npt.NDArray[np.uint8]:
         """What the input quantizer makes of each pixel value, by torch's own arithmetic."""
         pixels = torch.arange(256, dtype=torch.uint8).expand(shape.channels, 1, 256)
@@ -106,7 +114,6 @@ def _emit(
         codes = (x / torch.tensor(grid.scale)).clamp(grid.low, grid.high).round()
         return codes.to(torch.int16).numpy()[:, 0].astype(np.uint8)
 
-    facts = {"mean": list(mean), "std": list(std), "made_by": f"dbq {__version__}"}
     # (byte / 255 - mean) / std
     scales, offsets = 1 / (255 * np.array(std)), -np.array(mean) / np.array(std)
-    return emit(name, read(recording, Image(shape, table, scales, offsets)), facts)
+    return Image(shape, table, scales, offsets)

@@ -7,8 +7,7 @@ look at the result.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -79,7 +78,8 @@ class Site:
 
     call: Call
     images: int  # in the recorded run
-    clock: Iterator[int] = field(default_factory=count)
+    clock: Iterator[int]
+    whole_ratios: bool  # branches become one integer
 
     @property
     def name(self) -> str:

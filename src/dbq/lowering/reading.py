@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from itertools import count
 from typing import Any
 
 from torch.utils._pytree import tree_iter, tree_map_only
@@ -39,8 +40,11 @@ KNOWN = (
 )
 
 
-def read(recording: Recording, image: Image) -> list[tuple[str, Value]]:
-    """The values of the network's outputs, by name; a plain tensor has the name ""."""
+def read(recording: Recording, image: Image, whole_ratios: bool = False) -> list[tuple[str, Value]]:
+    """The values of the network's outputs, by name; a plain tensor has the name "".
+
+    `whole_ratios`: branches become one integer, see ratios.py.
+    """
     (given,) = recording.inputs
     found: dict[Recorded, Any] = {given: image}
     image.node = given
@@ -48,7 +52,8 @@ def read(recording: Recording, image: Image) -> list[tuple[str, Value]]:
     for call in recording.calls:
         _refuse_looking(call)
     for call in _needed(recording):
-        site = Site(call, given.shape[0]) if site is None else Site(call, site.images, site.clock)
+        clock = count() if site is None else site.clock
+        site = Site(call, given.shape[0], clock, whole_ratios)
         result = _apply(site, found)
         for recorded, operand in zip(tree_iter(call.output), _flat(result), strict=True):
             if operand.node is None:

@@ -26,15 +26,16 @@ ROOT = Path(__file__).parents[3]
 
 
 def golden_program() -> Program:
-    """The example of docs/format.md: a 1x2 grey image, one convolution of two kernels, two branches."""
+    """The example of docs/format.md: a 1x2 grey image, two kernels of joined branches."""
     tensors = (Tensor("u8", Shape(1, 1, 2), 0.5), Tensor("f32", Shape(2, 1, 1), 1.0))
     lookup = Lookup("image", 0, np.arange(256, dtype=np.uint8)[None])
     codes = np.array(
         [[[[[1, 0]]], [[[-1, 1]]]], [[[[0, 0]]], [[[1, 1]]]]], np.int8
     )  # [2, 2, 1, 1, 2]
-    scales = np.array([[0.5, 0.25], [1.0, 0.5]], np.float32)
+    factors = np.array([[2, 1], [3, 2]], np.uint8)
+    scales = np.array([[0.25], [0.5]], np.float32)
     result = Result(1, 0, 0, scales, np.array([0.0, -2.0], np.float32))
-    convolution = Convolution("fc", (result,), 0, Window((1, 2)), 1, codes, None)
+    convolution = Convolution("fc", (result,), 0, Window((1, 2)), 1, codes, None, factors)
     return Program("two", tensors, (lookup, convolution), (Output(1),), {"classes": ["a", "b"]})
 
 
@@ -58,10 +59,10 @@ def test_golden_bytes() -> None:
     assert write_program(golden_program()).hex(" ") == dumped().hex(" ")
     program = read_program(dumped())
     assert write_program(program) == dumped()
-    # by hand: kernel 0 sees 0.5 * 7, kernel 1 sees (9 - 7) + 0.5 * (7 + 9) - 2
+    # by hand: kernel 0 sees 0.25 * 2 * 7, kernel 1 sees 0.5 * (3 * (9 - 7) + 2 * (7 + 9)) - 2
     image = np.array([[[[7], [9]]]], np.uint8)
-    assert reference.run(program, image).tolist() == [[3.5, 8.0]]
-    assert load(dumped())(image).tolist() == [[3.5, 8.0]]
+    assert reference.run(program, image).tolist() == [[3.5, 17.0]]
+    assert load(dumped())(image).tolist() == [[3.5, 17.0]]
 
 
 def test_a_file_of_version_1() -> None:

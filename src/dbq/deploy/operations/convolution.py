@@ -23,10 +23,29 @@ from dbq.deploy.window import Window
 # 65536 * 255 * 127 < 2^31.
 MAX_TAPS = 2**16
 MAX_BRANCHES = 3
+# With factors, the whole numbers of a kernel add up to this at most, by the number of branches: all that
+# its codes can make is integers of 4 or 5 bits.
+LARGEST_FACTORS = {2: 7, 3: 15}
+TERNARY, FIXED, JOINED = 0, 1, 2  # forms of weights in a file
 # A layer with so few input channels costs little: in the 8-bit ONNX form its codes are kept exactly, at
 # twice the work. So are those of linear layers, and of depthwise ones, whose products no runtime adds in
 # pairs.
 FEW_CHANNELS = 4
+
+
+Factors = npt.NDArray[np.uint8]
+
+
+def joined(codes: npt.NDArray[np.int8], factors: Factors) -> npt.NDArray[np.int8]:
+    """Branches [J, K, ...] as one plane of integers [1, K, ...]: sum_j factors[k, j] * codes[j, k].
+
+    >>> codes = np.array([[[1, 0, -1]], [[1, 1, 0]]], np.int8)
+    >>> joined(codes, np.array([[3, 2]], np.uint8)).tolist()
+    [[[5, 2, -3]]]
+    """
+    weighted = np.einsum("jk...,kj->k...", codes.astype(np.int16), factors.astype(np.int16))
+    integers: npt.NDArray[np.int8] = weighted[None].astype(np.int8)
+    return integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +53,8 @@ class Convolution(Summing):
     """One sum for each branch of the weights; outside of the image the input is 0.
 
     `codes` is [branches, K, C / groups, rows, columns]. `bits` is None for ternary branches, else the
-    width of the fixed-point codes.
+    width of the fixed-point codes. With `factors` [K, branches], there is one sum: that of the branches'
+    sums, multiplied by these whole numbers.
     """
 
     kind = "convolution"
@@ -45,10 +65,16 @@ class Convolution(Summing):
     groups: int
     codes: npt.NDArray[np.int8]
     bits: int | None
+    factors: Factors | None = None
 
     @property
     def sum_count(self) -> int:  # type: ignore[override]  # of the object, not of the class
-        return len(self.codes)
+        return len(self.codes) if self.factors is None else 1
+
+    @property
+    def integers(self) -> npt.NDArray[np.int8]:
+        """What the input is multiplied by, for each sum: [sum_count, K, C / groups, rows, columns]."""
+        return self.codes if self.factors is None else joined(self.codes, self.factors)
 
     @property
     def precision(self) -> str:
@@ -74,15 +100,26 @@ class Convolution(Summing):
         limit = 1 if self.bits is None else 2 ** (self.bits - 1) - 1
         self.window.check(input.shape, shape)  # so there is a code
         require(np.abs(self.codes.astype(np.int16)).max() <= limit, f"codes beyond {limit}")
+        if self.factors is not None:
+            self._check_factors(self.factors)
+
+    def _check_factors(self, factors: Factors) -> None:
+        branches, kernels = self.codes.shape[:2]
+        several = self.bits is None and branches in LARGEST_FACTORS
+        require(several, "factors of weights that are not two or three branches")
+        fits = factors.dtype == np.uint8 and factors.shape == (kernels, branches)
+        require(fits, "factors of another shape or type")
+        most, limit = int(factors.sum(1, dtype=np.int64).max()), LARGEST_FACTORS[branches]
+        require(most <= limit, f"factors that add up to {most}, over {limit}")
 
     def largest_sums(self, largest: Sequence[int]) -> Doubles:
-        sizes = np.abs(self.codes.astype(np.int16)).sum(axis=(2, 3, 4), dtype=np.float64)  # [J, K]
+        sizes = np.abs(self.integers.astype(np.int16)).sum(axis=(2, 3, 4), dtype=np.float64)
         bounds: Doubles = sizes.T * largest[0]
         return bounds
 
     def sums(self, tensors: Sequence[Tensor], inputs: list[Array]) -> list[Array]:
         shape = tensors[self.writes[0]].shape
-        return [self.branch_sums(inputs[0], branch, shape) for branch in self.codes]
+        return [self.branch_sums(inputs[0], branch, shape) for branch in self.integers]
 
     def branch_sums(self, x: Array, codes: npt.NDArray[np.int8], output: Shape) -> Array:
         """Exact sums [N, K, H, W] of one branch.
@@ -101,33 +138,42 @@ class Convolution(Summing):
         file.put("I", self.input)
         file.window(self.window)
         file.put("HHI", *self.window.dilation, self.groups)
-        file.put("BB", *((0, len(self.codes)) if self.bits is None else (1, self.bits)))
+        form = FIXED if self.bits is not None else TERNARY if self.factors is None else JOINED
+        file.put("BB", form, self.bits or len(self.codes))
         file.results(self.results)
+        if self.factors is not None:
+            file.parts.append(self.factors.tobytes())
         file.parts.append(pack(self.codes, self.bits))
 
     @classmethod
     def read(cls, file: ByteReader, name: str) -> Self:
         input, window = file.number(), file.window()
         down, across, groups, form, size = file.get("HHIBB")
-        if form > 1 or not (1 <= size <= MAX_BRANCHES if form == 0 else 2 <= size <= 8):
+        sizes = {TERNARY: (1, MAX_BRANCHES), FIXED: (2, 8), JOINED: (2, MAX_BRANCHES)}
+        low, high = sizes.get(form, (1, 0))
+        if not low <= size <= high:
             raise file.error(f"has weights of form {form} and size {size}")
         channels = file.channels(input)
         if not groups or channels % groups:
             raise file.error(f"has {channels} channels in {groups} groups")
-        branches, bits = (size, None) if form == 0 else (1, size)
-        results = file.results(sums=branches)
+        branches, bits = (1, size) if form == FIXED else (size, None)
+        results = file.results(sums=1 if form == JOINED else branches)
         kernels = file.channels(results[0].tensor)
+        factors = None
+        if form == JOINED:
+            numbers = np.frombuffer(file.take(kernels * branches), np.uint8)
+            factors = numbers.reshape(kernels, branches)
         shape = (branches, kernels, channels // groups, *window.kernel)
         codes = unpack(file.take(packed_size(prod(shape), bits)), prod(shape), bits)
         window = window._replace(dilation=(down, across))
-        return cls(name, results, input, window, groups, codes.reshape(shape), bits)
+        return cls(name, results, input, window, groups, codes.reshape(shape), bits, factors)
 
     def onnx_sums(self, values: Values) -> list[str]:
-        """Every branch is a convolution of its own."""
+        """Every sum is a convolution of its own."""
         graph, output = values.graph, values.shape(self.writes[0])
         x, attributes = values.windowed(self.input, self.window, output, self.name)
         attributes["group"] = self.groups
-        codes = self.codes.astype(np.float32)
+        codes = self.integers.astype(np.float32)
         weights = [graph.constant(branch, f"{self.name}/codes") for branch in codes]
         return [graph.add("Conv", x, w, label=self.name, **attributes) for w in weights]
 
@@ -139,7 +185,7 @@ class Convolution(Summing):
         is_linear = self._is_linear(values)
         is_doubled = self.groups == 1 and (is_linear or self.codes.shape[2] <= FEW_CHANNELS)
         is_depthwise = self.groups > 1 and self.codes.shape[2] == 1
-        merged = merge(self.codes, slopes, 127 if is_doubled or is_depthwise else LARGEST)
+        merged = merge(self.integers, slopes, 127 if is_doubled or is_depthwise else LARGEST)
         merged = with_exact_bias(merged, offsets / x_scale, self._finest(values) / x_scale)
         codes = merged.codes
         if is_doubled and np.abs(codes).max() > LARGEST:

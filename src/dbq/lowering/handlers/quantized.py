@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from dbq.deploy.file.packing import Codes as IntegerCodes
-from dbq.deploy.operations.convolution import Convolution
+from dbq.deploy.operations.convolution import Convolution, joined
 from dbq.deploy.operations.pixels import NOTHING
 from dbq.deploy.tensors import Doubles, Grid, Shape
 from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
+from dbq.lowering.ratios import can_be_whole, whole_ratios
 from dbq.lowering.values import Affine, Reading, Sums, Value, pick_pixels, same
 from dbq.model.reading.recording import QUANTIZE, Constant
 from dbq.plans.precision import MAX_BITS
@@ -27,6 +29,19 @@ from dbq.quantizers.frozen import Branches, FixedPoint, Frozen
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
 DEVIATIONS = 64.0
 DEPLOYABLE = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
+
+
+class Weights(NamedTuple):
+    """Planes of codes [J, K, ...] and what makes weights of them.
+
+    With `factors` [K, J], a kernel has one sum, of whole multiples of its planes, and one scale; else
+    one of each for every plane.
+    """
+
+    codes: IntegerCodes
+    scales: Doubles  # [K, J] or [K, 1]
+    bits: int | None = None  # of fixed-point codes
+    factors: npt.NDArray[np.uint8] | None = None
 
 
 def quantize(site: Site, operand: Operand) -> Quantized:
@@ -54,9 +69,9 @@ def convolution(
     site: Site, operand: Any, weight: Any, bias: Constant | None = None, stride: Any = 1,
     padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Affine:  # fmt: skip
-    planes, scales, bits = _weights(site, weight)
+    weights = _weights(site, weight)
     inner, grid = _codes(site, operand)
-    window = Window(planes.shape[3:], pair(stride), (0, 0), pair(dilation))
+    window = Window(weights.codes.shape[3:], pair(stride), (0, 0), pair(dilation))
     top, left, bottom, right = _pads(padding, window)
     if isinstance(inner, Padded):
         top, left = top + inner.top, left + inner.left
@@ -69,10 +84,7 @@ def convolution(
     window = window._replace(padding=(top, left))
     value = site.resolve(inner)
     size = window.output(value.shape, (bottom, right))
-    offsets = np.zeros(planes.shape[1]) if bias is None else numbers(bias.tensor)
-    return _weighted(
-        site, Reading(value, grid), planes, scales, bits, offsets, window, size, groups
-    )
+    return _weighted(site, Reading(value, grid), weights, bias, window, size, groups)
 
 
 def transposed_convolution(
@@ -80,10 +92,10 @@ def transposed_convolution(
     padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> Affine:  # fmt: skip
     """A convolution with the kernels turned round, of an image with zeros between its pixels."""
-    planes, scales, bits = _weights(site, weight)
+    weights = _weights(site, weight)
     inner, grid = _codes(site, operand)
     value = site.resolve(inner)
-    window = Window(planes.shape[3:], dilation=pair(dilation))
+    window = Window(weights.codes.shape[3:], dilation=pair(dilation))
     places = []
     for axis, size in enumerate(value.shape[1:]):
         before = window.extent[axis] - 1 - pair(padding)[axis]
@@ -96,43 +108,46 @@ def transposed_convolution(
         places.append(spread[max(-before, 0) : len(spread) - max(-after, 0)])
     rows, columns = places
     stuffed = pick_pixels(value, rows, columns, site.name, site.now())
-    codes = planes[..., ::-1, ::-1].copy()
-    offsets = np.zeros(codes.shape[1]) if bias is None else numbers(bias.tensor)
+    turned = weights._replace(codes=weights.codes[..., ::-1, ::-1].copy())
     made = window.output(stuffed.shape, (0, 0))
-    read = Reading(stuffed, grid)
-    return _weighted(site, read, codes, scales, bits, offsets, window, made, groups)
+    return _weighted(site, Reading(stuffed, grid), turned, bias, window, made, groups)
 
 
 def linear(site: Site, operand: Any, weight: Any, bias: Constant | None = None) -> Affine:
     """A convolution whose kernel is the whole of its input."""
-    planes, scales, bits = _weights(site, weight)
+    weights = _weights(site, weight)
     inner, grid = _codes(site, operand)
     if isinstance(inner, Moved) and inner.is_flattened:
         inner = inner.base
     value = site.resolve(inner)
-    features = planes.shape[2]
+    features = weights.codes.shape[2]
     if math.prod(value.shape) != features or len(site.call.output.shape) != 2:
         site.refuse(
             f"reads {features} features of {list(value.shape)}: flatten the tensor before the layer; "
             "one that is applied to every pixel must be a 1x1 convolution"
         )
     window = Window((value.shape.height, value.shape.width))
-    planes = planes.reshape(*planes.shape[:2], -1, *window.kernel)
-    offsets = np.zeros(planes.shape[1]) if bias is None else numbers(bias.tensor)
-    return _weighted(site, Reading(value, grid), planes, scales, bits, offsets, window, (1, 1), 1)
+    codes = weights.codes.reshape(*weights.codes.shape[:2], -1, *window.kernel)
+    whole = weights._replace(codes=codes)
+    return _weighted(site, Reading(value, grid), whole, bias, window, (1, 1), 1)
 
 
 def _weighted(
-    site: Site, read: Reading, codes: IntegerCodes, scales: Doubles, bits: int | None,
-    offsets: Doubles, window: Window, size: Pair, groups: int,
+    site: Site, read: Reading, weights: Weights, bias: Constant | None, window: Window, size: Pair,
+    groups: int,
 ) -> Affine:  # fmt: skip
     assert isinstance(read.representation, Grid)
+    codes, scales, bits, factors = weights
     kernels = codes.shape[1]
-    sizes = np.abs(codes).reshape(len(codes), kernels, -1).sum(2).T  # [K, B]
+    offsets = np.zeros(kernels) if bias is None else numbers(bias.tensor)
+    integers = codes if factors is None else joined(codes, factors)
+    sizes = np.abs(integers.astype(np.int16)).reshape(len(integers), kernels, -1).sum(2).T  # [K, J]
     bound = float(((sizes * scales).sum(1) * read.representation.clip + np.abs(offsets)).max())
-    make = partial(Convolution, window=window, groups=groups, codes=codes, bits=bits)
-    factors = [(0,)] * len(codes)
-    sums = Sums(site.name, site.now(), Shape(kernels, *size), [read], make, factors=factors)
+    make = partial(
+        Convolution, window=window, groups=groups, codes=codes, bits=bits, factors=factors
+    )
+    each = [(0,)] * len(integers)
+    sums = Sums(site.name, site.now(), Shape(kernels, *size), [read], make, factors=each)
     return Affine(sums, scales, offsets, bound)
 
 
@@ -156,8 +171,7 @@ def _codes(site: Site, operand: Any) -> tuple[Value | Padded | Moved, Grid]:
     return operand.operand, operand.grid
 
 
-def _weights(site: Site, weight: Any) -> tuple[IntegerCodes, Doubles, int | None]:
-    """Planes of codes [J, *weight.shape], their scales [K, J], and the bits of fixed-point ones."""
+def _weights(site: Site, weight: Any) -> Weights:
     if not isinstance(weight, Constant):
         site.refuse("applies a weight that depends on the image, which cannot be lowered")
     if weight.quantized is None:
@@ -168,10 +182,16 @@ def _weights(site: Site, weight: Any) -> tuple[IntegerCodes, Doubles, int | None
     quantizer, (source,) = weight.quantized.module, weight.quantized.tensors()
     assert isinstance(quantizer, WeightQuantizer)
     assert isinstance(source, Constant)
-    planes, scales = _planes(site.name, quantizer.freeze(source.tensor))
+    frozen = quantizer.freeze(source.tensor)
+    if site.whole_ratios and can_be_whole(frozen):
+        assert isinstance(frozen, Branches)
+        factors, steps = whole_ratios(frozen)
+        codes = frozen.codes.cpu().numpy()
+        return Weights(codes, numbers(steps)[:, None], factors=factors.numpy())
+    planes, scales = _planes(site.name, frozen)
     if quantizer.precision.is_branched:
-        return planes, scales, None
-    return planes, scales, max(quantizer.precision.size, _code_bits(site.name, planes))
+        return Weights(planes, scales)
+    return Weights(planes, scales, max(quantizer.precision.size, _code_bits(site.name, planes)))
 
 
 def _planes(name: str, frozen: Frozen) -> tuple[IntegerCodes, Doubles]:
