@@ -267,6 +267,19 @@ def test_a_batch_norm_that_holds_its_activation() -> None:
     assert "curve" in [op.kind for op in program.operations]
 
 
+def test_batch_norms_whose_statistics_are_not_those_of_the_data() -> None:
+    """Their outputs are far from beta +- 64 gamma, and 32-bit codes must hold them all the same."""
+    torch.manual_seed(7)
+    x = torch.rand(2, 3, 8, 8)
+    model = nn.Sequential(nn.Conv2d(3, 6, 1), nn.BatchNorm2d(6), nn.SiLU(), nn.Conv2d(6, 4, 1))
+    with torch.no_grad():
+        model[0].weight.mul_(1000)
+    dbq.prepare(model, FX8, x)
+    dbq.calibrate(model, [x])  # by pairs: the statistics stay 0 and 1
+    program = lower(model.eval(), x, report=None)
+    assert program.facts["agreement"]["largest_logit_error"] < 0.05
+
+
 def test_a_tensor_of_zeros_is_no_reason_to_refuse() -> None:
     torch.manual_seed(6)
     x = torch.rand(2, 3, 8, 8)

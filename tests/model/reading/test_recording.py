@@ -122,6 +122,7 @@ def test_kept_tensors_are_those_of_the_moment() -> None:
     assert rectified.tensor is not None
     assert torch.equal(shifted.tensor, IMAGE - 0.5)
     assert torch.equal(rectified.tensor, (IMAGE - 0.5).relu())
+    assert shifted.peak == float((IMAGE - 0.5).abs().max())
 
 
 def test_the_model_is_left_as_it_was() -> None:

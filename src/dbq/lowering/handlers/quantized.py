@@ -27,7 +27,9 @@ from dbq.quantizers.frozen import Branches, FixedPoint, Frozen
 
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.
-DEVIATIONS = 64.0
+# Where the recorded run came nearer to that than a quarter, its statistics are not those of the data:
+# then the bound that holds for any input is used instead.
+DEVIATIONS, USUAL_PEAK = 64.0, 0.25
 DEPLOYABLE = "such as dbq-2t-4, dbq-1t-a8, fx8-3 or resnet-2t-a8"
 
 
@@ -231,6 +233,8 @@ def batch_norm(
     slope = gamma / deviation
     shift = beta - slope * numbers(running_mean.tensor)
     usual = float((np.abs(beta) + DEVIATIONS * np.abs(gamma)).max())
+    if site.call.output.peak > USUAL_PEAK * usual:
+        usual = math.inf
     return scale_and_shift(site, site.resolve(operand), slope, shift, usual)
 
 

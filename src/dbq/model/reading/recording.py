@@ -68,6 +68,7 @@ class Recorded:
 
     index: int
     shape: tuple[int, ...]
+    peak: float  # the largest size of its elements
     call: Call | None  # what made it; None for an input of the model
     tensor: Tensor | None = None
 
@@ -269,7 +270,9 @@ class _Recorder(TorchFunctionMode):
     def _new_value(self, tensor: Tensor, call: Call | None) -> Recorded:
         # A later function may write into the tensor, hence the copy.
         kept = tensor.detach().clone() if self.keep else None
-        value = Recorded(self.count, tuple(tensor.shape), call, kept)
+        is_number = tensor.is_floating_point() and tensor.numel()
+        peak = max(map(abs, torch.stack(tensor.aminmax()).tolist())) if is_number else 0.0
+        value = Recorded(self.count, tuple(tensor.shape), peak, call, kept)
         self.count += 1
         self._know(tensor, value)
         return value
