@@ -1,7 +1,5 @@
-// Depthwise convolution with 3x3 and 5x5 kernels from 8-bit codes to 8-bit codes, on processors with a dot
+// Depthwise convolution with 3x3 and 5x5 kernels to one tensor of codes, on processors with a dot
 // product.
-#include <cmath>
-
 #include "kernels/vector/outputs.h"
 
 namespace dbq::vec {
@@ -15,15 +13,15 @@ public:
         job_.stride = spec.window.stride_w;
         job_.multiplier = spec.out.channels / spec.in.channels;
         job_.signed_in = spec.in_type == Type::I8;
-        job_.signed_out = output_.type == Type::I8;
+        job_.out = output_.type;
         job_.pad_top = spec.window.pad_top;
         job_.pad_left = spec.window.pad_left;
         job_.in_height = spec.in.height;
         job_.in_width = spec.in.width;
         job_.out_height = spec.out.height;
         job_.out_width = spec.out.width;
-        job_.low = int(std::nearbyint(output_.low));
-        job_.high = int(std::nearbyint(output_.high));
+        job_.low = output_.low;
+        job_.high = output_.high;
         pack(spec);
         job_.weights = weights_.data();
         job_.start = start_.data();
@@ -68,9 +66,10 @@ bool fits_depthwise_quads(const ConvSpec& s) {
     if (s.branches != 1 || s.outputs.size() != 1) return false;
     const Output& o = s.outputs[0];
     const Window& w = s.window;
-    return (o.type == Type::I8 || o.type == Type::U8) && w.kernel_h == w.kernel_w &&
-           (w.kernel_w == 3 || w.kernel_w == 5) && w.dilation_h == 1 && w.dilation_w == 1 &&
-           w.stride_h == w.stride_w && w.stride_w <= 2 && is_bounded(o, 1, s.largest_sum());
+    const bool is_narrow = o.type == Type::I8 || o.type == Type::U8;
+    return (o.type == Type::I32 || (is_narrow && is_bounded(o, 1, s.largest_sum()))) &&
+           w.kernel_h == w.kernel_w && (w.kernel_w == 3 || w.kernel_w == 5) && w.dilation_h == 1 &&
+           w.dilation_w == 1 && w.stride_h == w.stride_w && w.stride_w <= 2;
 }
 
 std::unique_ptr<Op> make_depthwise_quads(const ConvSpec& spec, const Simd* simd, int threads) {

@@ -9,16 +9,24 @@
 namespace dbq::vec {
 namespace {
 
+// A task packs the codes of its pixels, so fewer channels do not pay for one more; and fewer pixels leave
+// registers empty. A fixed share of the lines for each thread keeps them in its cache from layer to layer.
+constexpr int LEAST_CHANNELS = 64, LEAST_PIXELS = 64;
+
+int spans_for(const ConvSpec& spec, int threads) {
+    return std::clamp(int(spec.out.pixels()) / LEAST_PIXELS, 1, std::max(1, threads));
+}
+
 class QuadConv final : public Op {
 public:
     QuadConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
-          block_(simd.quad_block), groups_(spec.groups), outputs_in_group_(spec.outputs_in_group()),
-          quads_(ceil_div(rows_.count(), 4)) {
+        : simd_(simd), rows_(spec, simd, spans_for(spec, threads)), outputs_(spec),
+          is_signed_(spec.in_type == Type::I8), block_(simd.quad_block), groups_(spec.groups),
+          outputs_in_group_(spec.outputs_in_group()), quads_(ceil_div(rows_.count(), 4)) {
         pack(spec);
         if (simd.quad_window) cut_windows();
-        if (threads > 1)
-            parts_ = std::min(groups_ * blocks(), ceil_div(3 * threads, int(rows_.spans().size())));
+        const int channels = std::max(1, spec.out.channels / LEAST_CHANNELS);
+        parts_ = std::min({ceil_div(threads, int(rows_.spans().size())), channels, groups_ * blocks()});
     }
 
     int tasks() const override { return int(rows_.spans().size()) * parts_; }
