@@ -54,6 +54,8 @@ public:
                 if (stopped()) return;
                 job.vectors = std::min(simd_.quad_vectors, total - vector);
                 const size_t pixel = size_t(vector) * size_t(simd_.quad_lanes);
+                job.half =
+                    int(span.pixels) <= (vector + job.vectors) * simd_.quad_lanes - simd_.quad_lanes / 2;
                 simd_.pack_quads(rows, rows_.count(), is_signed_, pixel, job.vectors, scratch);
                 for (Finish& finish : finishes) finish.pixel = span.pixel + pixel;
                 simd_.multiply_quads(job);
