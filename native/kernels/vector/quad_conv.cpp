@@ -1,6 +1,8 @@
 // Convolution by products of bytes, four rows at a time, on processors that add four products to a sum at
 // once. Sums stay in registers until they are codes.
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
@@ -93,12 +95,11 @@ private:
             const int8_t* const codes = spec.kernel(0, k);
             const int in_group = k % outputs_in_group_, lane = in_group % block_;
             const size_t block = size_t(k / outputs_in_group_ * blocks() + in_group / block_);
-            int32_t sum = 0;
-            for (size_t d = 0; d < taps; ++d) {
-                weights_[block * block_bytes() + (d / 4 * size_t(block_) + size_t(lane)) * 4 + d % 4] =
-                    codes[d];
-                sum += codes[d];
-            }
+            int8_t* to = weights_.data() + block * block_bytes() + size_t(lane) * 4;
+            size_t d = 0;
+            for (; d + 4 <= taps; d += 4, to += 4 * block_) std::memcpy(to, codes + d, 4);
+            if (d < taps) std::memcpy(to, codes + d, taps - d);
+            const int32_t sum = std::accumulate(codes, codes + taps, 0);
             start_[block * size_t(block_) + size_t(lane)] = is_signed_ ? -128 * sum : 0;
         }
     }
