@@ -140,8 +140,8 @@ def whole_ratios() -> str:
     return (
         f"ResNet-20, plan `{row['plan']}`, prepared and calibrated without training: weights move by "
         f"{100 * row['moved_mean']:.1f} % on average and {100 * row['moved_most']:.1f} % in one kernel; "
-        f"of {row['images']:,} test images {row['separate_top1']:.2f} % are right with separate scales and "
-        f"{row['whole_top1']:.2f} % with whole ratios. {measured('whole_ratios')}"
+        f"of {row['images']:,} test images {row['separate_top1']:.2f} % are right with separate scales "
+        f"and {row['whole_top1']:.2f} % with whole ratios. {measured('whole_ratios')}"
     )
 
 

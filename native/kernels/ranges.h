@@ -18,7 +18,8 @@ inline Range part(int n, int parts, int i) {
 }
 
 // How many parts keep `threads` threads evenly busy: a few per thread, so that a slow one costs little.
-inline int parts_for(int n, int threads) { return threads <= 1 ? std::min(n, 1) : std::min(n, 3 * threads); }
+inline int pieces_for(int threads) { return threads <= 1 ? 1 : 3 * threads; }
+inline int parts_for(int n, int threads) { return std::min(n, pieces_for(threads)); }
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

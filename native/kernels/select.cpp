@@ -8,7 +8,6 @@ namespace {
 
 constexpr size_t FEW_PIXELS = 3;  // up to here, lanes along the inputs are fuller than lanes along the pixels
 constexpr int MANY_SUMS = 32;     // from here on, the table of sums pays for being built
-constexpr int SHARED_TABLE = 256;         // and from here on, it beats dot products
 constexpr int MAX_DEPTHWISE_ROWS = 1024;  // of a dilated kernel: positions in all its lines fit an int
 constexpr bool SCALAR = true;
 
@@ -35,11 +34,11 @@ bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
     return spec.weights == Weights::Ternary && spec.in_type == Type::U8;
 }
 
-// Products serve one sum each. For one branch, a table is as fast as products that are added in 16 bits, and
-// faster than dot products where many outputs share it.
+// Products serve one sum each. For one branch, a table is as fast as products that are added in 16 bits; a
+// dot product is as fast as a table, and needs none to be built.
 bool has_quads(const ConvSpec& spec, const Simd* simd) {
     if (!simd->multiply_quads || spec.branches > 1 || spec.largest > simd->quad_largest) return false;
-    return spec.weights == Weights::Fixed || (!simd->quad_window && spec.outputs_in_group() < SHARED_TABLE);
+    return spec.weights == Weights::Fixed || !simd->quad_window;
 }
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }

@@ -67,7 +67,7 @@ def test_describe(program: Program, net: Net) -> None:
     for layer, op in zip(found.layers, program.operations, strict=True):
         tensor = program.tensors[op.writes[0]]
         assert (layer.type, layer.shape) == (tensor.type, tensor.shape)
-    assert [layer.precision for layer in found.layers] == ["", "2T", "3b"] + [""] * 11
+    assert [layer.precision for layer in found.layers] == ["", "2T", "3b"] + [""] * 11 + ["2T"]
     assert json.loads(json.dumps(found.to_json()))["layers"][1]["kernel"] == found.layers[1].kernel
     text = str(found)
     assert all(layer.kernel in text for layer in found.layers)

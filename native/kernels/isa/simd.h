@@ -87,9 +87,10 @@ struct Planes3x3 {
 // The same for 3x3 and 5x5 kernels with a dot product, without copies.
 struct Quads {
     int kernel = 3, stride = 1, multiplier = 1;
-    bool signed_in = false, signed_out = false;
+    bool signed_in = false;
+    Type out = Type::U8;  // or I8, I32
     int pad_top = 0, pad_left = 0, in_height = 0, in_width = 0, out_height = 0, out_width = 0;
-    int low = 0, high = 0;
+    float low = 0, high = 0;
     // For each output: the weights of each line, four to a word; what sums start from, as in quads::Job.
     const int32_t *weights = nullptr, *start = nullptr;
     const float *scale = nullptr, *offset = nullptr;
@@ -111,6 +112,7 @@ struct Job {
     const uint16_t* windows = nullptr;
     const uint32_t* first_window = nullptr;
     int groups = 0, vectors = 0, channels = 0;
+    bool half = false;  // only the first half of the last vector matters
     const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
     int output_count = 0;
 };

@@ -15,8 +15,8 @@ constexpr int CHUNK_PAIRS = 64;           // bytes: 255 * 128 < 2^15
 class DenseConv final : public Op {
 public:
     DenseConv(const ConvSpec& spec, const Simd& simd, int threads, bool bytes)
-        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
-          bytes_(bytes), branches_(spec.branches), groups_(spec.groups),
+        : simd_(simd), rows_(spec, simd, pieces_for(threads)), outputs_(spec),
+          is_signed_(spec.in_type == Type::I8), bytes_(bytes), branches_(spec.branches), groups_(spec.groups),
           outputs_in_group_(spec.outputs_in_group()), pairs_(ceil_div(rows_.count(), 2)) {
         choose_tile();
         pack(spec);

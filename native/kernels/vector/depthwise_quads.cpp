@@ -1,7 +1,5 @@
-// Depthwise convolution with 3x3 and 5x5 kernels from 8-bit codes to 8-bit codes, on processors with a dot
+// Depthwise convolution with 3x3 and 5x5 kernels to codes, on processors with a dot
 // product.
-#include <cmath>
-
 #include "kernels/vector/outputs.h"
 
 namespace dbq::vec {
@@ -10,32 +8,39 @@ namespace {
 class DepthwiseQuads final : public RangeOp {
 public:
     DepthwiseQuads(const ConvSpec& spec, const Simd& simd, int threads)
-        : RangeOp(spec.in.channels, threads), simd_(simd), output_(spec.outputs[0]) {
-        job_.kernel = spec.window.kernel_w;
-        job_.stride = spec.window.stride_w;
-        job_.multiplier = spec.out.channels / spec.in.channels;
-        job_.signed_in = spec.in_type == Type::I8;
-        job_.signed_out = output_.type == Type::I8;
-        job_.pad_top = spec.window.pad_top;
-        job_.pad_left = spec.window.pad_left;
-        job_.in_height = spec.in.height;
-        job_.in_width = spec.in.width;
-        job_.out_height = spec.out.height;
-        job_.out_width = spec.out.width;
-        job_.low = int(std::nearbyint(output_.low));
-        job_.high = int(std::nearbyint(output_.high));
+        : RangeOp(spec.in.channels, threads), simd_(simd), outputs_(spec.outputs),
+          is_signed_(spec.in_type == Type::I8) {
         pack(spec);
-        job_.weights = weights_.data();
-        job_.start = start_.data();
-        job_.scale = output_.scale.data();
-        job_.offset = output_.offset.data();
+        depthwise::Quads job;
+        job.kernel = spec.window.kernel_w;
+        job.stride = spec.window.stride_w;
+        job.multiplier = spec.out.channels / spec.in.channels;
+        job.signed_in = is_signed_;
+        job.pad_top = spec.window.pad_top;
+        job.pad_left = spec.window.pad_left;
+        job.in_height = spec.in.height;
+        job.in_width = spec.in.width;
+        job.out_height = spec.out.height;
+        job.out_width = spec.out.width;
+        job.weights = weights_.data();
+        job.start = start_.data();
+        for (const Output& output : outputs_) {
+            job.out = output.type;
+            job.low = output.low;
+            job.high = output.high;
+            job.scale = output.scale.data();
+            job.offset = output.offset.data();
+            jobs_.push_back(job);
+        }
     }
 
     size_t weight_bytes() const override { return (weights_.size() + start_.size()) * sizeof(int32_t); }
 
 private:
+    // Sums are computed again for each output: that is faster than writing them down.
     void run_on(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
-        simd_.depthwise_quads(job_, channels.begin, channels.end, in[0].plane, out[0].plane);
+        for (size_t o = 0; o < jobs_.size(); ++o)
+            simd_.depthwise_quads(jobs_[o], channels.begin, channels.end, in[0].plane, out[o].plane);
     }
 
     void pack(const ConvSpec& spec) {
@@ -52,25 +57,27 @@ private:
                     }
                     weights_.push_back(int32_t(four));
                 }
-            start_.push_back(job_.signed_in ? -128 * sum : 0);
+            start_.push_back(is_signed_ ? -128 * sum : 0);
         }
     }
 
     const Simd& simd_;
-    const Output output_;
-    depthwise::Quads job_;
+    const std::vector<Output> outputs_;
+    const bool is_signed_;
     std::vector<int32_t> weights_, start_;
+    std::vector<depthwise::Quads> jobs_;  // for each output
 };
 
 }  // namespace
 
 bool fits_depthwise_quads(const ConvSpec& s) {
-    if (s.branches != 1 || s.outputs.size() != 1) return false;
-    const Output& o = s.outputs[0];
+    for (const Output& o : s.outputs) {
+        const bool is_narrow = o.type == Type::I8 || o.type == Type::U8;
+        if (o.type != Type::I32 && !(is_narrow && is_bounded(o, 1, s.largest_sum()))) return false;
+    }
     const Window& w = s.window;
-    return (o.type == Type::I8 || o.type == Type::U8) && w.kernel_h == w.kernel_w &&
-           (w.kernel_w == 3 || w.kernel_w == 5) && w.dilation_h == 1 && w.dilation_w == 1 &&
-           w.stride_h == w.stride_w && w.stride_w <= 2 && is_bounded(o, 1, s.largest_sum());
+    return s.branches == 1 && w.kernel_h == w.kernel_w && (w.kernel_w == 3 || w.kernel_w == 5) &&
+           w.dilation_h == 1 && w.dilation_w == 1 && w.stride_h == w.stride_w && w.stride_w <= 2;
 }
 
 std::unique_ptr<Op> make_depthwise_quads(const ConvSpec& spec, const Simd* simd, int threads) {

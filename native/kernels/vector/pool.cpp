@@ -109,7 +109,11 @@ private:
                           reinterpret_cast<T*>(out[0].plane[k]) + size_t(y) * size_t(spec_.out.width));
     }
 
-    size_t line_bytes() const { return aligned(size_t(padded_) * sizeof(T)); }
+    // Windows are computed in whole vectors: what lies behind the last one means nothing.
+    size_t whole() const {
+        return aligned(size_t(padded_ - spec_.window.kernel_w + 1) * sizeof(T)) / sizeof(T);
+    }
+    size_t line_bytes() const { return aligned((whole() + size_t(spec_.window.kernel_w)) * sizeof(T)); }
 
     void max_rows(T* a, const T* b, int n) const {
         simd_.max_rows(spec_.type, reinterpret_cast<unsigned char*>(a),
@@ -118,13 +122,16 @@ private:
 
     void pool_line(const T* plane, int out_y, T* columns, T* windows, T* out) const {
         const Window& w = spec_.window;
-        const int top = out_y * w.stride_h - w.pad_top, width = spec_.in.width, n = padded_ - w.kernel_w + 1;
-        std::fill(columns, columns + padded_, std::numeric_limits<T>::lowest());
+        const int top = out_y * w.stride_h - w.pad_top, width = spec_.in.width, n = int(whole());
+        std::fill(columns, columns + n + w.kernel_w - 1, std::numeric_limits<T>::lowest());
         for (int y = std::max(top, 0); y < std::min(top + w.kernel_h, spec_.in.height); ++y)
             max_rows(columns + w.pad_left, plane + size_t(y) * size_t(width), width);
         std::memcpy(windows, columns, size_t(n) * sizeof(T));
         for (int kx = 1; kx < w.kernel_w; ++kx) max_rows(windows, columns + kx, n);
-        if (w.stride_w == 2)  // a constant that compilers vectorise
+        if (w.stride_w == 2 && sizeof(T) == 1)
+            simd_.take_even(reinterpret_cast<const uint8_t*>(windows), size_t(spec_.out.width),
+                            reinterpret_cast<uint8_t*>(out));
+        else if (w.stride_w == 2)  // a constant that compilers vectorise
             for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[2 * x];
         else
             for (int x = 0; x < spec_.out.width; ++x) out[x] = windows[x * w.stride_w];

@@ -1,6 +1,8 @@
 // Convolution by products of bytes, four rows at a time, on processors that add four products to a sum at
 // once. Sums stay in registers until they are codes.
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
@@ -9,16 +11,24 @@
 namespace dbq::vec {
 namespace {
 
+// A task packs the codes of its pixels, so fewer channels do not pay for one more; and fewer pixels leave
+// registers empty. A fixed share of the lines for each thread keeps them in its cache from layer to layer.
+constexpr int LEAST_CHANNELS = 64, LEAST_PIXELS = 64;
+
+int spans_for(const ConvSpec& spec, int threads) {
+    return std::clamp(int(spec.out.pixels()) / LEAST_PIXELS, 1, std::max(1, threads));
+}
+
 class QuadConv final : public Op {
 public:
     QuadConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
-          block_(simd.quad_block), groups_(spec.groups), outputs_in_group_(spec.outputs_in_group()),
-          quads_(ceil_div(rows_.count(), 4)) {
+        : simd_(simd), rows_(spec, simd, spans_for(spec, threads)), outputs_(spec),
+          is_signed_(spec.in_type == Type::I8), block_(simd.quad_block), groups_(spec.groups),
+          outputs_in_group_(spec.outputs_in_group()), quads_(ceil_div(rows_.count(), 4)) {
         pack(spec);
         if (simd.quad_window) cut_windows();
-        if (threads > 1)
-            parts_ = std::min(groups_ * blocks(), ceil_div(3 * threads, int(rows_.spans().size())));
+        const int channels = std::max(1, spec.out.channels / LEAST_CHANNELS);
+        parts_ = std::min({ceil_div(threads, int(rows_.spans().size())), channels, groups_ * blocks()});
     }
 
     int tasks() const override { return int(rows_.spans().size()) * parts_; }
@@ -46,6 +56,8 @@ public:
                 if (stopped()) return;
                 job.vectors = std::min(simd_.quad_vectors, total - vector);
                 const size_t pixel = size_t(vector) * size_t(simd_.quad_lanes);
+                job.half =
+                    int(span.pixels) <= (vector + job.vectors) * simd_.quad_lanes - simd_.quad_lanes / 2;
                 simd_.pack_quads(rows, rows_.count(), is_signed_, pixel, job.vectors, scratch);
                 for (Finish& finish : finishes) finish.pixel = span.pixel + pixel;
                 simd_.multiply_quads(job);
@@ -83,12 +95,11 @@ private:
             const int8_t* const codes = spec.kernel(0, k);
             const int in_group = k % outputs_in_group_, lane = in_group % block_;
             const size_t block = size_t(k / outputs_in_group_ * blocks() + in_group / block_);
-            int32_t sum = 0;
-            for (size_t d = 0; d < taps; ++d) {
-                weights_[block * block_bytes() + (d / 4 * size_t(block_) + size_t(lane)) * 4 + d % 4] =
-                    codes[d];
-                sum += codes[d];
-            }
+            int8_t* to = weights_.data() + block * block_bytes() + size_t(lane) * 4;
+            size_t d = 0;
+            for (; d + 4 <= taps; d += 4, to += 4 * block_) std::memcpy(to, codes + d, 4);
+            if (d < taps) std::memcpy(to, codes + d, taps - d);
+            const int32_t sum = std::accumulate(codes, codes + taps, 0);
             start_[block * size_t(block_) + size_t(lane)] = is_signed_ ? -128 * sum : 0;
         }
     }

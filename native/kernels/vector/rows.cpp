@@ -19,7 +19,7 @@ bool is_pointwise(const ConvShape& s) {
 
 }  // namespace
 
-Rows::Rows(const ConvShape& spec, const Simd& simd, int threads)
+Rows::Rows(const ConvShape& spec, const Simd& simd, int spans)
     : simd_(simd), spec_(spec), direct_(is_pointwise(spec)),
       shifted_(spec.window.stride_h == 1 && spec.window.stride_w == 1 && spec.in.width == spec.out.width) {
     for (int kx = 0; kx < spec.window.kernel_w; ++kx) {
@@ -35,7 +35,7 @@ Rows::Rows(const ConvShape& spec, const Simd& simd, int threads)
         phase_of_.push_back(int(found - phases_.begin()));
         if (found == phases_.end()) phases_.push_back(phase);
     }
-    spans_ = cut(threads);
+    spans_ = cut(spans);
 }
 
 // Lines of each copy for this many output lines, and bytes of all copies of one channel.
@@ -46,12 +46,12 @@ size_t Rows::copy_bytes(int lines) const {
     return columns_.size() * phases_.size() * size_t(copied_lines(lines)) * size_t(spec_.out.width);
 }
 
-std::vector<Span> Rows::cut(int threads) const {
+std::vector<Span> Rows::cut(int wanted) const {
     const int width = spec_.out.width, pixels = int(spec_.out.pixels());
     // Without copies, any multiple of 64 pixels, which are whole vectors; with copies, whole lines.
     const int step = direct_ ? 64 : std::lcm(width, simd_.lanes);
     const int steps = ceil_div(pixels, step);
-    int parts = parts_for(steps, threads);
+    int parts = std::min(steps, wanted);
     if (!direct_) {
         const size_t bytes = size_t(spec_.inputs()) * copy_bytes(step / width);
         parts = std::max(parts, ceil_div(steps, std::max(1, int(CACHED_COPIES / bytes))));

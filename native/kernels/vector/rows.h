@@ -19,10 +19,11 @@ struct Span {
 
 class Rows {
 public:
-    Rows(const ConvShape&, const Simd&, int threads);
+    // `spans`: about how many the threads need; there may be more, or fewer in small images.
+    Rows(const ConvShape&, const Simd&, int spans);
 
     int count() const { return spec_.taps(); }
-    // The output, in spans for the threads, small enough for their copies to stay in cache.
+    // The output, in spans, small enough for their copies to stay in cache.
     const std::vector<Span>& spans() const { return spans_; }
     int longest_span() const;  // in vectors
     size_t scratch_bytes() const;
@@ -36,7 +37,7 @@ private:
     size_t pointer_bytes() const { return aligned(size_t(count()) * sizeof(void*)); }
     int copied_lines(int lines) const;
     size_t copy_bytes(int lines) const;
-    std::vector<Span> cut(int threads) const;
+    std::vector<Span> cut(int wanted) const;
     void copy_lines(const unsigned char* plane, int first, int count, const Column&, unsigned char* to) const;
     void shift_lines(const unsigned char* plane, int first, int count, const Column&,
                      unsigned char* to) const;

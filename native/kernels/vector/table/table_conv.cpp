@@ -31,8 +31,8 @@ struct Slice {
 class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
-        : simd_(simd), rows_(spec, simd, threads), outputs_(spec), is_signed_(spec.in_type == Type::I8),
-          branches_(spec.branches) {
+        : simd_(simd), rows_(spec, simd, pieces_for(threads)), outputs_(spec),
+          is_signed_(spec.in_type == Type::I8), branches_(spec.branches) {
         choose_tile(spec.outputs_in_group() * branches_);
         make_slices(spec, threads);
     }
