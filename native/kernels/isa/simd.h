@@ -112,7 +112,7 @@ struct Job {
     const uint16_t* windows = nullptr;
     const uint32_t* first_window = nullptr;
     int groups = 0, vectors = 0, channels = 0;
-    bool half = false;  // only the first half of the last vector matters
+    bool half = false;                // only the first half of the last vector matters
     const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
     int output_count = 0;
 };
