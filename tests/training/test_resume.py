@@ -137,6 +137,7 @@ def test_the_terminal_is_closed(tiny: Path, tmp_path: Path) -> None:
 
     def own_terminal() -> None:
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children ignore it
 
     process = subprocess.Popen(
         dbq_train(tiny, out, "--set", "train.epochs=1000"),
