@@ -64,7 +64,7 @@ def test_the_tutorial(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # was 0.95 to 0.97 and the second 0.84 to 0.96, so that rounding cannot decide.
     assert names["float_accuracy"] > 0.85
     assert names["deployed"] > 0.7
-    assert names["exported"].agreement.same_top1 > 28
+    assert names["exported"].agreement.same_top1 >= 7, "of eight"
     assert "the file:" in printed
     outcome = {line.split()[1]: text for line, text in said.items()}
     assert "normalise = [[" in outcome["data"]

@@ -49,7 +49,7 @@ def dbq(*arguments: object, fails: bool = False) -> str:
 def test_train_export_run(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "digits.dbq"
     said = dbq("export", run, "-o", file)
-    assert "integer program against torch on 16 images" in said
+    assert "integer program against torch on 8 images" in said
     assert f"{file}: {file.stat().st_size:,} bytes" in said
 
     _, test = load_data(DataOptions("digits"))

@@ -340,7 +340,7 @@ def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_files_of_version_1_with_any_bit_flipped() -> None:
     """Both readers agree, and what loads runs to the same numbers."""
-    golden = Path(__file__).parents[1] / "deploy" / "golden" / "version_1.dbq"
+    golden = Path(__file__).parents[1] / "deploy" / "file" / "golden" / "version_1.dbq"
     flips = (repaired(body, version=1) for body in bit_flips(golden.read_bytes()[HEADER:]))
     loaded = 0
     for content in list(flips)[::5]:

@@ -46,7 +46,14 @@ LONG = ("--set", "train.epochs=3", "--set", EVERY_STEP)  # 9 steps, a checkpoint
 
 def start(recipe: Path, out: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = dbq_train(recipe, out, *arguments)
-    return subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, env=environment(), stderr=subprocess.PIPE, preexec_fn=hear_hangups
+    )
+
+
+def hear_hangups() -> None:
+    """Whatever this process does: children of nohup ignore them."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -137,7 +144,7 @@ def test_the_terminal_is_closed(tiny: Path, tmp_path: Path) -> None:
 
     def own_terminal() -> None:
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup's children ignore it
+        hear_hangups()
 
     process = subprocess.Popen(
         dbq_train(tiny, out, "--set", "train.epochs=1000"),
