@@ -15,6 +15,7 @@ from torch import Tensor
 from dbq.support.checksum import sealed, unsealed
 
 METADATA_KEY = "dbq"  # of our JSON among the strings that a safetensors file carries
+REPLACEMENTS = 20  # of a file while it is read, after which it counts as damaged
 DAMAGES = (SafetensorError, OSError, ValueError, RecursionError)  # what `read_tensors` raises
 
 
@@ -28,7 +29,23 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> 
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and metadata of a safetensors file, ours or not; ChecksumError if they have changed."""
+    """Tensors and metadata of a safetensors file, ours or not; ChecksumError if they have changed.
+
+    safetensors opens the file twice. A run that saves in between replaces it, and what was read is half
+    of each; then it is read again.
+    """
+    for _ in range(REPLACEMENTS):
+        before = path.stat()
+        try:
+            return _read_tensors(path)
+        except DAMAGES:
+            after = path.stat()
+            if (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns):
+                raise
+    return _read_tensors(path)
+
+
+def _read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
         text = (file.metadata() or {}).get(METADATA_KEY, "{}")
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from dbq.errors import DbqError, TrainingError, WeightsError
+from dbq.networks import tensorfile
 from dbq.networks.weights import read_weights
 from dbq.training.record.checkpoint import read_checkpoint, write_checkpoint
 from dbq.training.record.rundir import RunDir
@@ -132,3 +133,26 @@ def test_what_is_wrong_with_the_last_checkpoint_and_the_way_back(
         write_checkpoint(stopped.last, {**tensors, name: odd}, facts)
         with single_thread(), pytest.raises(DbqError, match=name.removeprefix("model.")):
             train(tiny_recipe(tiny), stopped.path, resume=True)
+
+
+def test_a_file_that_is_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """safetensors opens it twice: the first reading sees halves of two checkpoints."""
+    path = tmp_path / "last.safetensors"
+    write_checkpoint(path, {"a": torch.zeros(3)}, {"step": 1})
+    read, calls = tensorfile._read_tensors, []
+
+    def by_halves(file: Path) -> Any:
+        calls.append(file)
+        if len(calls) == 1:
+            write_checkpoint(path, {"a": torch.ones(3)}, {"step": 2})
+            raise ValueError("its checksum does not match")
+        return read(file)
+
+    monkeypatch.setattr(tensorfile, "_read_tensors", by_halves)
+    tensors, metadata = read_checkpoint(path)
+    assert (tensors["a"].tolist(), metadata["step"]) == ([1, 1, 1], 2)
+    monkeypatch.setattr(tensorfile, "_read_tensors", lambda file: int("damaged"))
+    with pytest.raises(TrainingError, match="not a whole checkpoint"):
+        read_checkpoint(path)
