@@ -82,7 +82,7 @@ def test_training_goes_on_from_the_state(given: Path, tmp_path: Path) -> None:
         (["--images", "nowhere"], "no such folder"),
         (["--mean", "a,b,c"], "--mean"),
         (["--std", "0,1,1"], "std over 0"),
-        (["--option", "wide"], "NAME=VALUE"),
+        (["--option", "wide"], "key=value"),
         (["--plan", "no-such-plan"], "no-such-plan"),
         (["--weights", "nowhere.pth"], "no such file"),
     ],

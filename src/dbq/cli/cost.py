@@ -9,9 +9,17 @@ from typing import Annotated
 
 import typer
 
-from dbq.cli.options import JsonOption, ModelArgument, PlanOption
+from dbq.cli.options import (
+    ClassesOption,
+    JsonOption,
+    ModelArgument,
+    NetworkOptions,
+    PlanOption,
+    SizeOption,
+    WidthOption,
+    network_options,
+)
 from dbq.cli.terminal import print_json
-from dbq.errors import DbqError
 from dbq.support.text import printable
 
 
@@ -26,20 +34,13 @@ class By(StrEnum):
 def cost(
     model: ModelArgument,
     plan: PlanOption = "fp",
-    width: Annotated[float, typer.Option(help="Width multiplier.")] = 1.0,
-    classes: Annotated[
-        int | None, typer.Option(min=1, help="Number of classes; the network's own if not given.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Side of the image; the network's own if not given.")
-    ] = None,
+    width: WidthOption = 1.0,
+    classes: ClassesOption = None,
+    size: SizeOption = None,
     weights: Annotated[
         Path | None, typer.Option(help="Float weights, .safetensors or .pth: their zeros make C_S.")
     ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="A=V", help="An option of the network; may be repeated."),
-    ] = None,
+    options: NetworkOptions = None,
     fold_bn: Annotated[
         bool, typer.Option("--fold-bn", help="Fold batch norms into the layers before them.")
     ] = False,
@@ -68,13 +69,8 @@ def cost(
     from dbq.model.preparation import prepare
     from dbq.networks.table import create_model, input_size
     from dbq.plans.shipped import load_plan
-    from dbq.training.recipe import parse_keys
 
-    chosen = load_plan(plan)
-    given = parse_keys(options or (), "--option")
-    for name in ("num_classes", "width", "weights"):
-        if name in given:
-            raise DbqError(f"--option {name}: give --classes, --width or --weights")
+    chosen, given = load_plan(plan), network_options(options)
     network = create_model(model, num_classes=classes, width=width, weights=weights, **given)
     side = size or input_size(network)
     image = torch.zeros(1, 3, side, side)

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from dbq.cli.options import JsonOption, ModelArgument, PlanOption
+from dbq.cli.options import (
+    ClassesOption,
+    JsonOption,
+    ModelArgument,
+    NetworkOptions,
+    PlanOption,
+    SizeOption,
+    WidthOption,
+    network_options,
+)
 from dbq.cli.terminal import print_json, progress_bars
 from dbq.errors import DbqError
 from dbq.support.text import as_argument, printable
@@ -36,17 +45,10 @@ def quantize(
     memory: Annotated[
         float, typer.Option(min=0.1, help="Gigabytes of activations to keep at a time.")
     ] = 2.0,
-    width: Annotated[float, typer.Option(help="Width multiplier.")] = 1.0,
-    classes: Annotated[
-        int | None, typer.Option(min=1, help="Number of classes; the network's own if not given.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Side of the image; the network's own if not given.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the network; may be repeated."),
-    ] = None,
+    width: WidthOption = 1.0,
+    classes: ClassesOption = None,
+    size: SizeOption = None,
+    options: NetworkOptions = None,
     mean: Annotated[
         str,
         typer.Option(
@@ -80,7 +82,7 @@ def quantize(
 
     keep_freed_memory()
     request = Request(
-        network, weights, images, plan, width, classes, _options(option or []), size,
+        network, weights, images, plan, width, classes, network_options(options), size,
         _numbers(mean, "--mean") or MEAN, _numbers(std, "--std") or STD,
         budget.value, int(memory * 2**30), seed,
     )  # fmt: skip
@@ -107,15 +109,3 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise DbqError(f"{option} {text!r}: expected numbers such as 0.485,0.456,0.406") from None
-
-
-def _options(pairs: list[str]) -> dict[str, Any]:
-    """NAME=VALUE as the network's constructor takes them: true, false, numbers, else text."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise DbqError(f"--option {pair!r}: expected NAME=VALUE")
-        known = {"true": True, "false": False}
-        found[name] = known.get(value.lower(), int(value) if value.isdigit() else value)
-    return found

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dbq.errors import LayerError
+from dbq.model.reading.recording import version_of
 from dbq.model.roles import WeightLayer, run_once
 
 # Rule 6: activation functions, residual sums, max pooling, dropout.
@@ -157,7 +158,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._note("no tensor in or out", module)
         elif isinstance(module, WeightLayer):
             self._ran(self.names[module], module, (), source, result)
-            self.fresh[id(result)] = weakref.ref(result), _version(result)
+            self.fresh[id(result)] = weakref.ref(result), version_of(result)
         else:
             self._ran(self.names[module], None, tuple(module.parameters()), source, result)
 
@@ -187,7 +188,7 @@ class _Watcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         source: Tensor, result: Tensor,
     ) -> None:  # fmt: skip
         ref, version = self.fresh.get(id(source), (None, 0))
-        follows = ref is not None and ref() is source and _version(source) == version
+        follows = ref is not None and ref() is source and version_of(source) == version
         sizes = source.numel(), result.numel()
         self.events.ran.append(Ran(name, layer, parameters, *sizes, follows))
 
@@ -264,11 +265,6 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 def _first_tensor(tree: Any) -> Tensor | None:
     return next(iter(_tensors(tree)), None)
-
-
-def _version(tensor: Tensor) -> int:
-    """Counts in-place changes; tensors made in inference mode do not count them."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _first_image(example_input: Any) -> Any:

@@ -23,8 +23,6 @@ from dbq.posttraining.quantize import DEFAULT_MEMORY, EFFORTS, Budget, quantize
 from dbq.posttraining.summary import Quantization
 from dbq.support.progress import Progress, silent
 
-EXAMPLES = 8  # images on which the program is compared with the network
-
 
 @dataclass(frozen=True)
 class Request:
@@ -53,16 +51,14 @@ def quantized_program(
         request.network, num_classes=request.classes, width=request.width, weights=request.weights,
         **(request.options or {}),
     ).eval()  # fmt: skip
-    side = request.size or input_size(request.network)
+    side = request.size or input_size(model)
     images = read_folder(request, side, progress)
     done = quantize(
         model, request.plan, images, budget=request.budget, seed=request.seed,
         memory=request.memory, progress=progress,
     )  # fmt: skip
     name = f"{request.network} {done.plan}"
-    program = lower(
-        model, images[:EXAMPLES], mean=request.mean, std=request.std, name=name, report=None
-    )
+    program = lower(model, images, mean=request.mean, std=request.std, name=name, report=None)
     return model, done, program.with_facts(plan=done.plan, resize_length=resize_length(side))
 
 

@@ -234,7 +234,7 @@ class _Recorder(TorchFunctionMode):
         if found is None or found[0]() is not tensor:
             return Unseen()
         _, version, operand = found
-        return operand if version == _version(tensor) else Overwritten(operand)
+        return operand if version == version_of(tensor) else Overwritten(operand)
 
     def _called(
         self, op: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any,
@@ -278,7 +278,7 @@ class _Recorder(TorchFunctionMode):
         return value
 
     def _know(self, tensor: Tensor, operand: Recorded | Constant) -> None:
-        self.known[id(tensor)] = weakref.ref(tensor), _version(tensor), operand
+        self.known[id(tensor)] = weakref.ref(tensor), version_of(tensor), operand
 
 
 def op_name(function: Callable[..., Any]) -> str:
@@ -304,7 +304,7 @@ def _is_main(call: Call) -> bool:
     return not weighted or call.op in WEIGHTED or call.op == "batch_norm"
 
 
-def _version(tensor: Tensor) -> int:
+def version_of(tensor: Tensor) -> int:
     """Counts in-place changes; tensors made in inference mode do not count them."""
     return 0 if tensor.is_inference() else tensor._version
 
