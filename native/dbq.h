@@ -99,7 +99,7 @@ DBQ_API size_t dbq_output_size(const dbq_net* net); /* floats per image, of all 
 
 DBQ_API const char* dbq_name(const dbq_net* net);
 DBQ_API const char* dbq_metadata(const dbq_net* net); /* a JSON object */
-DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar" or "avx2" */
+DBQ_API const char* dbq_isa(const dbq_net* net);      /* "scalar", "generic", "neon", "avx2", ... */
 
 /* Steps for one image: multiply-adds of convolutions, each branch counted, pixels under the windows of pools,
  * and elements of all tensors. */
@@ -128,7 +128,7 @@ DBQ_API dbq_status dbq_layer_info(const dbq_net* net, int index, dbq_layer* laye
 /* ---- Describing the library ----------------------------------------------------------------------- */
 
 DBQ_API const char* dbq_version(void);
-DBQ_API const char* dbq_available_isas(void); /* on this processor, best last: "scalar avx2" */
+DBQ_API const char* dbq_available_isas(void); /* on this processor, best last: "scalar generic avx2" */
 
 #ifdef __cplusplus
 }

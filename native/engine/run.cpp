@@ -87,8 +87,10 @@ void Network::run_operation(size_t operation, const Workspace& space, const Stop
         op->run(task, in, out, scratch[thread]->get());
     };
     if (pool && tasks > 1 && tasks <= Pool::MAX_TASKS) pool->run(tasks, run);
-    else
-        for (int task = 0; task < tasks; ++task) run(task, 0);
+    else if (!stop.requested()) {
+        const StopHere here(stop);
+        op->run_all(in, out, scratch[0]->get());
+    }
 }
 
 void Network::profile(const uint8_t* image, double* microseconds) const {

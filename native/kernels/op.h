@@ -71,6 +71,10 @@ public:
     virtual size_t scratch_bytes() const { return 0; }  // for each thread; aligned to 64
     // in: one Planes for each input; out: one for each output.
     virtual void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;
+    // All tasks, on one thread: what they would do twice can be done once.
+    virtual void run_all(const Planes* in, const Planes* out, unsigned char* scratch) const {
+        for (int task = 0; task < tasks(); ++task) run(task, in, out, scratch);
+    }
     virtual size_t weight_bytes() const { return 0; }
 };
 

@@ -8,6 +8,9 @@ namespace {
 
 constexpr size_t FEW_PIXELS = 3;  // up to here, lanes along the inputs are fuller than lanes along the pixels
 constexpr int MANY_SUMS = 32;     // from here on, the table of sums pays for being built
+constexpr int MIXED_INPUTS = 96, MIXED_OUTPUTS = 128;  // the same, beside dot products
+constexpr size_t MIXED_PIXELS = 128;
+constexpr int QUAD_SUMS = 64;             // and from here on also if products are as fast as its additions
 constexpr int MAX_DEPTHWISE_ROWS = 1024;  // of a dilated kernel: positions in all its lines fit an int
 constexpr bool SCALAR = true;
 
@@ -26,8 +29,11 @@ bool is_depthwise_of_quads(const ConvSpec& spec, const Simd* simd) {
     return is_depthwise(spec, simd) && simd->depthwise_quads && vec::fits_depthwise_quads(spec);
 }
 
-bool has_many_sums(const ConvSpec& spec, const Simd*) {
-    return spec.weights == Weights::Ternary && spec.outputs_in_group() * spec.branches >= MANY_SUMS;
+// Without fast products of bytes, small integers are sums of ternary branches again.
+bool has_many_sums(const ConvSpec& spec, const Simd* simd) {
+    int sums = spec.branches;
+    if (spec.weights == Weights::Fixed) sums = simd->finish_joined ? vec::branches_of(spec) : 0;
+    return spec.outputs_in_group() * sums >= MANY_SUMS;
 }
 
 bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
@@ -38,7 +44,16 @@ bool is_ternary_of_bytes(const ConvSpec& spec, const Simd*) {
 // dot product is as fast as a table, and needs none to be built.
 bool has_quads(const ConvSpec& spec, const Simd* simd) {
     if (!simd->multiply_quads || spec.branches > 1 || spec.largest > simd->quad_largest) return false;
-    return spec.weights == Weights::Fixed || !simd->quad_window;
+    return spec.weights == Weights::Fixed || !simd->quad_window ||
+           (simd->quad_ternary && spec.outputs_in_group() <= QUAD_SUMS);
+}
+
+// One branch, where the table of sums pays for being built even if dot products are there.
+bool has_rows_and_quads(const ConvSpec& spec, const Simd* simd) {
+    return simd->add_lists_and_quads && spec.weights == Weights::Ternary && spec.branches == 1 &&
+           spec.groups == 1 && spec.taps() == spec.in.channels && spec.in.pixels() == spec.out.pixels() &&
+           spec.in.channels >= MIXED_INPUTS && spec.out.channels >= MIXED_OUTPUTS &&
+           spec.out.pixels() >= MIXED_PIXELS;
 }
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
@@ -57,6 +72,7 @@ const Kernel<ConvSpec> Kernel<ConvSpec>::LIST[] = {
     {"depthwise-quads", vec::make_depthwise_quads, is_depthwise_of_quads},
     {"depthwise-3x3", vec::make_depthwise_3x3, is_depthwise_3x3},
     {"depthwise", vec::make_depthwise_conv, is_depthwise},
+    {"table-and-quads", vec::make_mixed_conv, has_rows_and_quads},
     {"dense-quads", vec::make_quad_conv, has_quads},
     {"ternary-table", vec::make_table_conv, has_many_sums},
     {"dense-bytes", vec::make_dense_bytes, is_ternary_of_bytes},

@@ -1,27 +1,23 @@
 // The soft staircase of the branch quantizer and its gradients, for float32 on a CPU.
 //
-// Does in one call what src/dbq/quantizers/staircase.py does in some seventy torch calls; that file
+// Does in one call what src/dbq/quantizers/dbq/staircase.py does in some seventy torch calls; that file
 // is the specification, and the tests compare the two. It exists because layers of small networks have a few
 // thousand weights, for which the calls cost more than the arithmetic.
 //
 // All arrays are dense, row-major, with one row per kernel: w, z, grad, d_w are K x D; alpha K x B;
 // t K x (N-1); gamma_1, gamma_2 K; level_codes N x B with N = 3^B and B <= 3.
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 
-#include "threads/thread_pool.h"
-
-#define INLINE inline __attribute__((always_inline))
+#include "train/parallel.h"
+#include "train/vectors.h"
 
 namespace {
 
+using namespace dbq;
+
 constexpr int MAX_BRANCHES = 3, MAX_LEVELS = 27;
-constexpr int LANES = 8;
-typedef float Floats __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef int32_t Ints __attribute__((vector_size(4 * LANES), aligned(4)));
 
 // sigmoid(x) = 1 / (1 + e^-x). e^y = 2^n p(r) with y = n ln 2 + r, |r| <= ln 2 / 2: p is the Taylor
 // polynomial of degree 7, whose remainder is below 2^-27 of e^r. Relative error about 2 ulp.
@@ -51,19 +47,6 @@ INLINE float total(Floats x) {
     float sum = 0;
     for (int lane = 0; lane < LANES; ++lane) sum += x[lane];
     return sum;
-}
-
-// Up to LANES floats of the `left` that there are. A short tail is a full vector, filled up with zeros, so
-// that all weights take the same path.
-INLINE Floats load(const float* from, int64_t left) {
-    Floats x = {};
-    if (left >= LANES) std::memcpy(&x, from, sizeof x);
-    else std::memcpy(&x, from, 4 * size_t(left));
-    return x;
-}
-INLINE void store(float* to, int64_t left, Floats x) {
-    if (left >= LANES) std::memcpy(to, &x, sizeof x);
-    else std::memcpy(to, &x, 4 * size_t(left));
 }
 
 // The parameters of one kernel, sorted, and the positions they came from.
@@ -196,40 +179,26 @@ struct Job {
     }
 };
 
-// The same code compiled twice for x86: with AVX2, the vectors above are single registers.
+// The same code compiled three times for x86: with AVX-512, the vectors above are single registers.
 void rows_plain(const Job& job, int64_t first, int64_t last) { job.rows(first, last); }
 #ifdef __x86_64__
 __attribute__((target("avx2,fma"))) void rows_avx2(const Job& job, int64_t first, int64_t last) {
     job.rows(first, last);
 }
-const auto ROWS = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? rows_avx2 : rows_plain;
+__attribute__((target("avx512f,avx512dq"))) void rows_avx512(const Job& job, int64_t first, int64_t last) {
+    job.rows(first, last);
+}
+const auto ROWS = __builtin_cpu_supports("avx512dq")                                ? rows_avx512
+                  : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? rows_avx2
+                                                                                    : rows_plain;
 #else
 const auto ROWS = rows_plain;
 #endif
 
-// The threads of all calls; another pool is started when the number of threads changes.
-std::shared_ptr<dbq::Pool> pool_of(int threads) {
-    static std::mutex mutex;
-    static std::shared_ptr<dbq::Pool> pool;
-    const std::lock_guard<std::mutex> lock(mutex);
-    if (!pool || pool->threads() != threads) pool = dbq::Pool::start(threads);
-    return pool;
-}
-
-// Rows over threads, from 2^17 sigmoids for each, which take 80 us. The pool pays: 2^19 sigmoids on two
-// threads take 160 us, and 220 us with a thread started for each call.
+// Rows over threads, from 2^15 sigmoids for each, which take 20 us.
 void run(const Job& job, int64_t rows, int threads) {
     const int64_t sigmoids = rows * job.layer.length * (job.layer.levels - 1);
-    const int64_t parts = std::min<int64_t>({threads, rows, sigmoids >> 17});
-    std::shared_ptr<dbq::Pool> pool;
-    std::unique_lock<std::mutex> entered;
-    try {
-        if (parts > 1) pool = pool_of(threads);
-        if (pool) entered = pool->try_enter();
-    } catch (const std::exception&) {  // the system has no more threads or memory: this thread does it all
-    }
-    if (!entered.owns_lock()) return ROWS(job, 0, rows);
-    pool->run(int(parts), [&](int part, int) { ROWS(job, rows * part / parts, rows * (part + 1) / parts); });
+    share_out(rows, threads, sigmoids >> 15, [&](int64_t first, int64_t last) { ROWS(job, first, last); });
 }
 
 }  // namespace

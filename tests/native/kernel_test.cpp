@@ -1,7 +1,8 @@
 // Scalar kernels against an independent computation, vector kernels against scalar ones, bit by bit.
 //
-//     kernel_test [SEED [CASES]]
+//     kernel_test [SEED [CASES [own]]]
 //
+// "own": only kernels of this build, and not the lengthy cases: for emulated processors.
 // Every plane is an allocation of its own, of exactly the bytes it owns, so that a sanitizer sees any access
 // beyond them. Inputs are compared with copies afterwards: kernels must not write them.
 #include <algorithm>
@@ -22,6 +23,7 @@ namespace {
 using namespace dbq;
 
 std::mt19937 generator;
+bool own_only = false;
 
 int random_int(int low, int high) { return std::uniform_int_distribution<int>(low, high)(generator); }
 bool chance(int percent) { return random_int(1, 100) <= percent; }
@@ -34,6 +36,7 @@ Simd without_optional(Simd simd) {
     simd.depthwise_3x3 = nullptr;
     simd.lookup_three = nullptr;
     simd.multiply_quads = nullptr;
+    simd.add_lists_and_quads = nullptr;
     simd.depthwise_quads = nullptr;
     return simd;
 }
@@ -42,7 +45,8 @@ Simd without_optional(Simd simd) {
 const std::vector<const Simd*>& simds() {
     static std::deque<Simd> made = {AnyWidth<8>::kernels("8 lanes"), AnyWidth<32>::kernels("32 lanes")};
     static const std::vector<const Simd*> all = [] {
-        std::vector<const Simd*> found = {nullptr, &made[0], &made[1]};
+        std::vector<const Simd*> found = {nullptr};
+        if (!own_only) found.insert(found.end(), {&made[0], &made[1]});
         for (const Simd* simd : usable_simds(this_cpu())) {
             made.push_back(without_optional(*simd));
             found.insert(found.end(), {simd, &made.back()});
@@ -127,7 +131,7 @@ using Tensors = std::vector<std::unique_ptr<Tensor>>;
     std::exit(1);
 }
 
-// Runs all tasks in random order, on scratch memory full of noise.
+// Runs all tasks in random order, or as one thread does, on scratch memory full of noise.
 void run(const Op& op, const Tensors& in, Tensors& out) {
     std::vector<Planes> inputs, outputs;
     for (const auto& t : in) inputs.push_back(t->planes());
@@ -135,6 +139,7 @@ void run(const Op& op, const Tensors& in, Tensors& out) {
     Aligned scratch(op.scratch_bytes());
     for (size_t i = 0; i < op.scratch_bytes(); ++i)
         scratch.bytes[i] = static_cast<unsigned char>(generator());
+    if (generator() % 3 == 0) return op.run_all(inputs.data(), outputs.data(), scratch.bytes);
     std::vector<int> order(size_t(op.tasks()));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int(i);
     std::shuffle(order.begin(), order.end(), generator);
@@ -160,6 +165,7 @@ Tensors check_vectors(const Spec& spec, const Tensors& in, const std::vector<std
     run(*make_op(spec, nullptr, 1), in, expected);
     for (const Simd* simd : simds())
         for (const int threads : {1, 2, 5}) {
+            if (own_only && threads > 2) continue;
             const std::unique_ptr<Op> op = make_op(spec, simd, threads);
             Tensors got = copies_for(kinds);
             run(*op, in, got);
@@ -371,6 +377,68 @@ ConvSpec random_conv() {
     s.window.dilation_w = chance(80) ? 1 : random_int(1, 3);
     set_output_size(s);
     return s;
+}
+
+// What select.cpp leaves to dense kernels, the kernel of rows and quads computes too, whatever the shape.
+void check_mixed(ConvSpec s, Filling filling, int input_byte = -1) {
+    fill_codes(s, filling);
+    s.outputs = random_outputs(s.out.channels, 1, 100.0 * std::sqrt(s.taps()));
+    Tensors in = copies_for({{s.in, s.in_type}});
+    input_byte < 0 ? in[0]->fill(random_int(0, 50))
+                   : in[0]->fill_with(static_cast<unsigned char>(input_byte));
+    const auto kinds = kinds_of(s.out, s.outputs);
+    Tensors expected = copies_for(kinds);
+    run(*make_op(s, nullptr, 1), in, expected);
+    for (const Simd* simd : simds()) {
+        if (!simd || !simd->add_lists_and_quads) continue;
+        for (const int threads : {1, 2, 5}) {
+            Tensors got = copies_for(kinds);
+            run(*vec::make_mixed_conv(s, simd, threads), in, got);
+            for (size_t o = 0; o < got.size(); ++o)
+                if (!got[o]->same(*expected[o]))
+                    fail(describe(s) + ", output " + std::to_string(o) + ": table-and-quads for " +
+                         std::to_string(threads) + " threads differs from scalar");
+        }
+    }
+}
+
+void check_random_mixed() {
+    ConvSpec s;
+    s.in_type = chance(65) ? Type::U8 : Type::I8;
+    s.in = {around_power_of_two(9), 1, chance(50) ? around_power_of_two(8) : random_int(1, 300)};
+    s.out = {around_power_of_two(8), s.in.height, s.in.width};
+    check_mixed(s, chance(80) ? Filling::Random : Filling::Dense);
+}
+
+// Sums of 16 bits are full; all additions, all subtractions, nothing.
+void check_hostile_mixed() {
+    for (const Type type : {Type::U8, Type::I8})
+        for (const Filling filling :
+             {Filling::AllPlus, Filling::AllMinus, Filling::Alternating, Filling::Zero}) {
+            ConvSpec s;
+            s.in_type = type;
+            s.in = {1500, 1, 150};
+            s.out = {20, 1, 150};
+            check_mixed(s, filling, type == Type::U8 ? 255 : 128);
+            check_mixed(s, filling, 127);
+        }
+}
+
+// Lines of several strips of 16 or 64 pixels, the last of which is not full.
+void check_wide_depthwise() {
+    for (const int kernel : {3, 5})
+        for (const int stride : {1, 2})
+            for (const int width : {17, 36, 65, 100}) {
+                ConvSpec s;
+                s.weights = Weights::Fixed;
+                s.groups = 3;
+                s.in = {3, 6, width * stride};
+                s.out = {3, 6 / stride, width};
+                s.window.kernel_h = s.window.kernel_w = kernel;
+                s.window.stride_h = s.window.stride_w = stride;
+                s.window.pad_top = s.window.pad_left = kernel / 2;
+                for (int i = 0; i < 3; ++i) check_conv(s, Filling::Dense);
+            }
 }
 
 void check_hostile_convs() {
@@ -655,14 +723,18 @@ void check_lookup() {
 int main(int argc, char** argv) {
     const unsigned seed = argc > 1 ? unsigned(std::atoi(argv[1])) : 1;
     const int cases = argc > 2 ? std::atoi(argv[2]) : 300;
+    own_only = argc > 3;
     std::printf("seed %u, %d cases\n", seed, cases);
     generator.seed(seed);
-    check_hostile_convs();
+    if (!own_only) check_hostile_convs();
+    if (!own_only) check_hostile_mixed();
+    check_wide_depthwise();
     for (int i = 0; i < cases; ++i) {
         generator.seed(seed + unsigned(i) * 7919u);
         check_conv(random_conv(), chance(70) ? Filling::Random
                                              : pick({Filling::Dense, Filling::AllPlus, Filling::AllMinus,
                                                      Filling::Alternating, Filling::Zero}));
+        check_random_mixed();
         check_elementwise();
         check_pools();
         check_lookup();

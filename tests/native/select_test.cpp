@@ -129,7 +129,56 @@ const Layer LAYERS[] = {
     {"all", {1024, 1, 1}, {1000, 1, 1}, 1, 1, 1, "8b", U8, {F32}, "dot-products"},
     {"resnet20", {64, 1, 1}, {10, 1, 1}, 1, 1, 1, "8b", U8, {F32}, "dot-products"},
     // What the shipped networks do not have
-    {"mobilenet_v1", {128, 28, 28}, {256, 28, 28}, 1, 1, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    // One branch beside dot products: from 96 inputs, 128 outputs and 128 pixels on.
+    {"mobilenet_v1",
+     {128, 56, 56},
+     {128, 56, 56},
+     1,
+     1,
+     1,
+     "1T",
+     U8,
+     {U8},
+     "ternary-table",
+     "table-and-quads"},
+    {"mobilenet_v1", {1024, 7, 7}, {1024, 7, 7}, 1, 1, 1, "1T", U8, {I32}, "ternary-table", "dense-quads"},
+    {"mobilenet_v2",
+     {96, 14, 14},
+     {576, 14, 14},
+     1,
+     1,
+     1,
+     "1T",
+     I8,
+     {U8},
+     "ternary-table",
+     "table-and-quads"},
+    {"none: 95 inputs", {95, 14, 14}, {128, 14, 14}, 1, 1, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    {"none: 127 outputs",
+     {96, 14, 14},
+     {127, 14, 14},
+     1,
+     1,
+     1,
+     "1T",
+     U8,
+     {U8},
+     "ternary-table",
+     "dense-quads"},
+    {"none: 127 pixels",
+     {96, 1, 127},
+     {128, 1, 127},
+     1,
+     1,
+     1,
+     "1T",
+     U8,
+     {U8},
+     "ternary-table",
+     "dense-quads"},
+    {"none: 2 groups", {192, 14, 14}, {256, 14, 14}, 1, 1, 2, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    {"none: stride 2", {96, 28, 28}, {128, 14, 14}, 1, 2, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    {"none: 3x3", {96, 14, 14}, {128, 14, 14}, 3, 1, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
     {"none: signed, few sums",
      {16, 32, 32},
      {16, 32, 32},
@@ -278,6 +327,22 @@ void other_operations() {
         EXPECT(kernel_name(grey, choose_simd(cpu, nullptr)) == "lookup scalar");
 }
 
+// Without fast products of bytes, the table of sums serves joined branches, and 4-bit weights as three.
+void kernels_of_narrow_registers() {
+    if (!GENERIC_KERNELS) return;
+    const auto name = [](int largest, std::vector<int8_t> codes) {
+        codes.resize(16);
+        ConvSpec spec = spec_of({"", {16, 28, 28}, {32, 28, 28}, 1, 1, 1, "8b", U8, {U8}, ""});
+        spec.largest = largest;
+        for (int k = 0; k < 32; ++k) spec.codes.insert(spec.codes.end(), codes.begin(), codes.end());
+        return kernel_name(spec, choose_simd({"generic"}, nullptr));
+    };
+    EXPECT(name(7, {0, 3, -5, 2}) == "ternary-table generic");
+    EXPECT(name(7, {1, -4, 6, 7, 2, -3, 5}) == "ternary-table generic");
+    EXPECT(name(15, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) == "dense-words generic");
+    EXPECT(name(127, {1, 2, 3, 127}) == "dense-words generic");
+}
+
 // An instruction set need not have every kernel.
 void without_optional_kernels() {
     if (!AVX2_KERNELS) return;
@@ -291,6 +356,7 @@ void without_optional_kernels() {
     if (!AVX512_KERNELS) return;
     Simd wide = *AVX512_KERNELS;
     wide.multiply_quads = nullptr;
+    wide.add_lists_and_quads = nullptr;
     wide.depthwise_quads = nullptr;
     for (const Layer& layer : LAYERS)
         if (layer.kernel_name != std::string("dense-quads"))
@@ -303,5 +369,6 @@ int main() {
     convolutions();
     other_operations();
     without_optional_kernels();
+    kernels_of_narrow_registers();
     std::puts("kernel selection: fine");
 }

@@ -2,6 +2,7 @@
 
 #include "threads/thread_pool.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "expect.h"
@@ -40,6 +41,23 @@ void only_one_caller_at_a_time() {
     EXPECT(entered.owns_lock() && !second);
 }
 
+// A woken thread would be put where its caller runs, and take time from it.
+void workers_leave_a_processor_to_their_caller() {
+#if defined(__linux__)
+    cpu_set_t allowed, left;
+    EXPECT(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    std::mutex end;
+    std::unique_lock<std::mutex> running(end);
+    std::vector<std::thread> workers;
+    workers.emplace_back([&] { const std::lock_guard<std::mutex> lock(end); });
+    dbq::Placement().keep_off_this_processor(workers);
+    EXPECT(pthread_getaffinity_np(workers[0].native_handle(), sizeof left, &left) == 0);
+    EXPECT(CPU_COUNT(&left) == std::max(1, CPU_COUNT(&allowed) - 1));
+    running.unlock();
+    workers[0].join();
+#endif
+}
+
 void starting_and_stopping() {
     for (int i = 0; i < 50; ++i) dbq::Pool::start(i % 5 + 1);
 }
@@ -49,6 +67,7 @@ void starting_and_stopping() {
 int main() {
     for (const int threads : {1, 2, 3, 8}) every_task_runs_once(threads);
     only_one_caller_at_a_time();
+    workers_leave_a_processor_to_their_caller();
     starting_and_stopping();
     std::puts("thread pool: fine");
 }

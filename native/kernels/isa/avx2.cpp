@@ -33,6 +33,7 @@ constexpr Simd make_kernels() {
     simd.quad_vectors = 2;
     simd.quad_block = QUAD_BLOCK;
     simd.quad_largest = 64;
+    simd.quad_taps = true;
     simd.quad_window = 128;  // 255 * 128 < 2^15
     simd.pack_quads = pack_quads;
     simd.multiply_quads = multiply_quads;

@@ -8,6 +8,7 @@
 
 #include <immintrin.h>
 
+#include <climits>
 #include <cstring>
 
 namespace dbq {
@@ -22,8 +23,12 @@ namespace {
 #include "kernels/isa/values.inc"
 #include "kernels/isa/x86/avx2_depthwise_3x3.inc"
 #include "kernels/isa/x86/avx2_lookup.inc"
-#include "kernels/isa/x86/avx512_depthwise.inc"
 #include "kernels/isa/x86/avx512_quads.inc"
+
+#include "kernels/isa/x86/avx512_combine.inc"
+#include "kernels/isa/x86/avx512_copies.inc"
+#include "kernels/isa/x86/avx512_depthwise.inc"
+#include "kernels/isa/x86/avx512_mixed.inc"
 
 #include "kernels/isa/kernels.inc"
 
@@ -34,9 +39,13 @@ constexpr Simd make_kernels() {
     simd.quad_vectors = 4;
     simd.quad_block = 4;
     simd.quad_largest = 127;
+    simd.quad_taps = true;
+    simd.copy_quads = copy_quads;
+    simd.combine = combine_wide;
     simd.pack_quads = pack_quads;
     simd.depthwise_quads = depthwise_quads;
     simd.multiply_quads = multiply_quads;
+    simd.add_lists_and_quads = add_lists_and_quads;
     return simd;
 }
 

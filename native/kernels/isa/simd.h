@@ -89,7 +89,8 @@ struct Quads {
     int kernel = 3, stride = 1, multiplier = 1;
     bool signed_in = false;
     Type out = Type::U8;  // or I8, I32
-    int pad_top = 0, pad_left = 0, in_height = 0, in_width = 0, out_height = 0, out_width = 0;
+    int pad_top = 0, pad_left = 0, in_height = 0, in_width = 0, out_width = 0;
+    int line = 0, end_line = 0;  // of the output
     float low = 0, high = 0;
     // For each output: the weights of each line, four to a word; what sums start from, as in quads::Job.
     const int32_t *weights = nullptr, *start = nullptr;
@@ -103,11 +104,16 @@ struct Finish;
 namespace quads {
 
 // Sums of products, four input channels at a time, for some vectors of pixels, through the formula to all
-// outputs. Codes are unsigned: signed ones are 128 larger, and what their sums start from makes up for it.
+// outputs. Codes are unsigned less quad_offset: what sums start from makes up for it.
 struct Job {
-    const uint8_t* codes = nullptr;   // [group][vector][quad_lanes][4], as pack_quads writes them
+    const uint8_t* codes = nullptr;  // [group][vector][quad_lanes][4], as pack_quads writes them
+    // Only for tables with quad_taps; null: groups follow each other. Otherwise the vectors of group g start
+    // at codes + taps[g]: taps of a kernel are the same codes, read from another pixel.
+    const uint32_t* taps = nullptr;
     const int8_t* weights = nullptr;  // [block][group][quad_block channels][4]
     const int32_t* start = nullptr;   // for each channel, in whole blocks
+    // Only for tables with quad_shifts: what the weights of each channel are larger by.
+    const int32_t* shifts = nullptr;
     // Only for tables with a quad_window: lengths of windows, in groups, and where those of each block begin.
     const uint16_t* windows = nullptr;
     const uint32_t* first_window = nullptr;
@@ -115,6 +121,19 @@ struct Job {
     bool half = false;                // only the first half of the last vector matters
     const Finish* outputs = nullptr;  // type, bounds, scales, planes and the first pixel
     int output_count = 0;
+};
+
+// The lines of up to four channels that some taps read, interleaved: out[line][x][4] is line top + line *
+// stride, column x * stride + shift of the input, 0 outside of it. Strides are 1 if input and output lines
+// are equally long, or 2. Writes in whole vectors of up to 64 pixels.
+struct Copy {
+    unsigned char* const* planes = nullptr;
+    int count = 0;
+    bool is_signed = false;
+    int in_width = 0, in_height = 0, width = 0, lines = 0, top = 0, shift = 0;
+    int begin = 0, end = 0;             // columns inside of the image
+    const uint64_t* columns = nullptr;  // a stride of 1: the same as bits, for all pixels; otherwise null
+    uint8_t* out = nullptr;
 };
 
 }  // namespace quads
@@ -153,6 +172,10 @@ struct Finish {
     const float *scale = nullptr, *offset = nullptr;
     unsigned char* const* out = nullptr;
     size_t pixel = 0;  // first pixel to write, a multiple of the vector length
+    // finish_joined only: a channel has so many sums, two or three, and its true sum is that of factors times
+    // these; factors of a channel are four numbers.
+    int joined = 0;
+    const int16_t* factors = nullptr;
 };
 
 // Functions marked optional may be null: select.cpp then chooses a kernel that does without them.
@@ -183,18 +206,29 @@ struct Simd {
                         size_t stride, int32_t* sums) = nullptr;
 
     // Optional, all together: products of bytes, four channels at a time.
-    int quad_lanes = 0;    // pixels in a vector of quads
-    int quad_vectors = 0;  // the most vectors that these functions take
-    int quad_block = 0;    // channels whose weights follow each other
-    int quad_largest = 0;  // the largest weight these functions take
+    int quad_lanes = 0;         // pixels in a vector of quads
+    int quad_vectors = 0;       // the most vectors that these functions take
+    int quad_block = 0;         // channels whose weights follow each other
+    int quad_largest = 0;       // the largest weight these functions take
+    bool quad_taps = false;     // whether multiply_quads takes Job::taps
+    bool quad_ternary = false;  // whether one branch of few outputs is faster in products than in a table
+    // What packed codes are smaller than unsigned ones by: 128 where products are signed.
+    int quad_offset = 0;
+    bool quad_shifts = false;  // whether weights of a channel are made larger by one number: none is negative
     // Sums of 16 bits: the weights of channels 0 and 1 of all groups of a window, and those of channels 2 and
     // 3, add up to at most this, the positive ones and the negative ones; 0: no windows.
     int quad_window = 0;
     // out[group][vector][pixel][4]: groups of four of the rows, interleaved; signed codes become unsigned
-    // ones.
+    // ones, then all are less by quad_offset.
     void (*pack_quads)(const uint8_t* const* rows, int count, bool is_signed, size_t pixel, int vectors,
                        uint8_t* out) = nullptr;
     void (*multiply_quads)(const quads::Job&) = nullptr;
+    // Optional, with quad_taps.
+    void (*copy_quads)(const quads::Copy&) = nullptr;
+    // Optional: add_lists for 32 or 64 pixels, and in the same loop multiply_quads for channels [begin, end)
+    // of the job, which are whole blocks of eight; a job without taps.
+    void (*add_lists_and_quads)(const table::Lists& lists, const int16_t* table, int vectors, int pitch,
+                                bool fresh, int16_t* sums, const quads::Job&, int begin, int end) = nullptr;
 
     // out[k] = x . weights[k], n a multiple of `lanes`.
     void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out) = nullptr;
@@ -218,6 +252,8 @@ struct Simd {
 
     void (*finish_i16)(const Finish&) = nullptr;
     void (*finish_i32)(const Finish&) = nullptr;
+    // Optional: sums of 16 bits of branches that whole numbers join. With it, the table of sums serves these.
+    void (*finish_joined)(const Finish&) = nullptr;
     void (*finish_values)(const Finish&) = nullptr;  // of floats, with one branch
     // v[i] of n pixels, see CurveSpec and MultiplySpec.
     void (*curve)(const values::Curve&, const unsigned char* codes, size_t n, float* v) = nullptr;
@@ -235,7 +271,14 @@ struct Simd {
 };
 
 // Null in builds for processors that do not have these instructions. Data, not a function: asking for it
-// must not execute anything that was compiled for them.
+// must not execute anything that was compiled for them. GENERIC_KERNELS run on every processor of the build.
+extern const Simd* const GENERIC_KERNELS;
+extern const Simd* const NEON_KERNELS;
+extern const Simd* const NEON_DOT_KERNELS;
+extern const Simd* const NEON_I8MM_KERNELS;
+extern const Simd* const WASM_KERNELS;
+extern const Simd* const WASM_RELAXED_KERNELS;
+extern const Simd* const WASM_DOT_KERNELS;
 extern const Simd* const AVX2_KERNELS;
 extern const Simd* const AVX512_KERNELS;
 

@@ -5,26 +5,30 @@
 namespace dbq::vec {
 namespace {
 
-class Combine final : public RangeOp {
+class Combine final : public PixelOp {
 public:
     Combine(const CombineSpec& spec, const Simd& simd, int threads)
-        : RangeOp(spec.shape.channels, threads), simd_(simd), shape_(spec.shape), types_(spec.in_types),
+        : PixelOp(spec.shape, threads), simd_(simd), types_(spec.in_types),
           outputs_(spec.outputs, int(types_.size()), 1 << 30) {}
 
 private:
-    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
-        for (int k = channels.begin; k < channels.end && !stopped(); ++k) {
-            const unsigned char* planes[2] = {in[0].plane[k], types_.size() == 2 ? in[1].plane[k] : nullptr};
+    void run_on(const Tile& tile, const Planes* in, const Planes* out, unsigned char*) const override {
+        const size_t pixel = size_t(tile.pixels.begin), pixels = size_t(tile.pixels.size());
+        for (int k = tile.channels.begin; k < tile.channels.end && !stopped(); ++k) {
+            const unsigned char* planes[2] = {};
+            for (size_t i = 0; i < types_.size(); ++i)
+                planes[i] = in[i].plane[k] + pixel * size_of(types_[i]);
             for (size_t o = 0; o < outputs_.size(); ++o) {
                 Finish finish;
                 outputs_.describe(o, k, out, finish);
-                simd_.combine(planes, types_.data(), shape_.pixels(), finish);
+                unsigned char* const to = *finish.out + pixel * size_of(finish.type);
+                finish.out = &to;
+                simd_.combine(planes, types_.data(), pixels, finish);
             }
         }
     }
 
     const Simd& simd_;
-    const Shape shape_;
     const std::vector<Type> types_;
     const Outputs outputs_;
 };

@@ -5,11 +5,13 @@
 namespace dbq::vec {
 namespace {
 
-class DepthwiseQuads final : public RangeOp {
+class DepthwiseQuads final : public Op {
 public:
     DepthwiseQuads(const ConvSpec& spec, const Simd& simd, int threads)
-        : RangeOp(spec.in.channels, threads), simd_(simd), outputs_(spec.outputs),
-          is_signed_(spec.in_type == Type::I8) {
+        : simd_(simd), outputs_(spec.outputs), is_signed_(spec.in_type == Type::I8),
+          channels_(spec.in.channels), height_(spec.out.height),
+          cuts_lines_(cuts_pixels(spec.out.pixels(), threads) && spec.out.height >= threads),
+          parts_(cuts_lines_ ? threads : parts_for(channels_, threads)) {
         pack(spec);
         depthwise::Quads job;
         job.kernel = spec.window.kernel_w;
@@ -20,7 +22,6 @@ public:
         job.pad_left = spec.window.pad_left;
         job.in_height = spec.in.height;
         job.in_width = spec.in.width;
-        job.out_height = spec.out.height;
         job.out_width = spec.out.width;
         job.weights = weights_.data();
         job.start = start_.data();
@@ -34,15 +35,23 @@ public:
         }
     }
 
+    int tasks() const override { return parts_; }
     size_t weight_bytes() const override { return (weights_.size() + start_.size()) * sizeof(int32_t); }
 
-private:
     // Sums are computed again for each output: that is faster than writing them down.
-    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char*) const override {
-        for (size_t o = 0; o < jobs_.size(); ++o)
-            simd_.depthwise_quads(jobs_[o], channels.begin, channels.end, in[0].plane, out[o].plane);
+    void run(int task, const Planes* in, const Planes* out, unsigned char*) const override {
+        const Range all = {0, channels_},
+                    lines = cuts_lines_ ? part(height_, parts_, task) : Range{0, height_},
+                    channels = cuts_lines_ ? all : part(channels_, parts_, task);
+        for (size_t o = 0; o < jobs_.size(); ++o) {
+            depthwise::Quads job = jobs_[o];
+            job.line = lines.begin;
+            job.end_line = lines.end;
+            simd_.depthwise_quads(job, channels.begin, channels.end, in[0].plane, out[o].plane);
+        }
     }
 
+private:
     void pack(const ConvSpec& spec) {
         const int size = spec.window.kernel_w;
         for (int k = 0; k < spec.out.channels; ++k) {
@@ -64,6 +73,9 @@ private:
     const Simd& simd_;
     const std::vector<Output> outputs_;
     const bool is_signed_;
+    const int channels_, height_;
+    const bool cuts_lines_;
+    const int parts_;
     std::vector<int32_t> weights_, start_;
     std::vector<depthwise::Quads> jobs_;  // for each output
 };

@@ -1,4 +1,5 @@
 #include "kernels/vector/rows.h"
+#include "threads/stop.h"
 
 #include <algorithm>
 #include <cstring>
@@ -116,6 +117,78 @@ void Rows::shift_lines(const unsigned char* plane, int first, int count, const C
         for (size_t i = 0; i < lines; ++i) to[i * width + x] = 0;
 }
 
+size_t Rows::copy_pixels(Span span) const {
+    const size_t width = size_t(spec_.out.width);
+    return size_t(copied_lines(int(span.pixels / width))) * width;
+}
+
+size_t Rows::longest_copy() const {
+    size_t longest = 0;
+    for (const Span& span : spans_) longest = std::max(longest, copy_pixels(span));
+    return longest;
+}
+
+Rows::Tap Rows::tap(int ky, int kx) const {
+    const size_t line = size_t(ky * spec_.window.dilation_h / spec_.window.stride_h);
+    return {size_t(phase_of_[size_t(ky)]) * columns_.size() + size_t(kx), line * size_t(spec_.out.width)};
+}
+
+void Rows::copy_channel(const unsigned char* plane, Span span, unsigned char* to) const {
+    const int first = int(span.pixel) / spec_.out.width;
+    const size_t pixels = copy_pixels(span);
+    const int lines = int(pixels) / spec_.out.width;
+    for (const int phase : phases_)
+        for (const Column& column : columns_) {
+            if (stopped()) return;
+            const int top = first * spec_.window.stride_h + phase - spec_.window.pad_top;
+            if (shifted_ && column.begin < column.end) shift_lines(plane, top, lines, column, to);
+            else copy_lines(plane, top, lines, column, to);
+            to += pixels;
+        }
+}
+
+bool Rows::has_quads() const {
+    const bool is_even = spec_.window.stride_h == 2 && spec_.window.stride_w == 2;
+    return simd_.copy_quads && (shifted_ || is_even);
+}
+
+void Rows::prepare_quads() {
+    if (!shifted_) return;
+    const size_t pixels = round_up(longest_copy(), 64);
+    for (const Column& column : columns_)
+        for (size_t pixel = 0; pixel < pixels; ++pixel) {
+            const int x = int(pixel % size_t(spec_.out.width));
+            if (pixel % 64 == 0) columns_inside_.push_back(0);
+            columns_inside_.back() |= uint64_t(x >= column.begin && x < column.end) << (pixel % 64);
+        }
+}
+
+void Rows::copy_quads(unsigned char* const* planes, int count, Span span, size_t pitch,
+                      unsigned char* to) const {
+    quads::Copy copy;
+    copy.planes = planes;
+    copy.count = count;
+    copy.is_signed = spec_.in_type == Type::I8;
+    copy.in_width = spec_.in.width;
+    copy.in_height = spec_.in.height;
+    copy.width = spec_.out.width;
+    copy.lines = int(copy_pixels(span)) / copy.width;
+    const int first = int(span.pixel) / copy.width;
+    for (const int phase : phases_)
+        for (size_t kx = 0; kx < columns_.size(); ++kx) {
+            const Column& column = columns_[kx];
+            copy.top = first * spec_.window.stride_h + phase - spec_.window.pad_top;
+            copy.begin = column.begin;
+            copy.end = column.end;
+            copy.shift = column.x - column.begin * spec_.window.stride_w;
+            if (shifted_)
+                copy.columns = columns_inside_.data() + kx * (columns_inside_.size() / columns_.size());
+            copy.out = to;
+            simd_.copy_quads(copy);
+            to += pitch;
+        }
+}
+
 const uint8_t* const* Rows::gather(const Planes& in, int group, Span span, unsigned char* scratch) const {
     const int inputs = spec_.inputs();
     unsigned char* const* planes = in.plane + group * inputs;
@@ -125,25 +198,15 @@ const uint8_t* const* Rows::gather(const Planes& in, int group, Span span, unsig
         return rows;
     }
     scratch += pointer_bytes();
-    const int width = spec_.out.width, first = int(span.pixel) / width, lines = int(span.pixels) / width;
-    const int copied = copied_lines(lines);
-    const size_t copy = size_t(copied) * size_t(width);
+    const size_t copy = copy_pixels(span);
     const uint8_t** next = rows;
     for (int c = 0; c < inputs; ++c) {
-        unsigned char* to = scratch + size_t(c) * copy_bytes(lines);
-        for (size_t phase = 0; phase < phases_.size(); ++phase)
-            for (size_t kx = 0; kx < columns_.size(); ++kx) {
-                const int top = first * spec_.window.stride_h + phases_[phase] - spec_.window.pad_top;
-                unsigned char* const lines_to = to + (phase * columns_.size() + kx) * copy;
-                if (shifted_ && columns_[kx].begin < columns_[kx].end)
-                    shift_lines(planes[c], top, copied, columns_[kx], lines_to);
-                else copy_lines(planes[c], top, copied, columns_[kx], lines_to);
-            }
+        unsigned char* const to = scratch + size_t(c) * copies() * copy;
+        copy_channel(planes[c], span, to);
         for (int ky = 0; ky < spec_.window.kernel_h; ++ky)
-            for (size_t kx = 0; kx < columns_.size(); ++kx) {
-                const size_t number = size_t(phase_of_[size_t(ky)]) * columns_.size() + kx;
-                const size_t line = size_t(ky * spec_.window.dilation_h / spec_.window.stride_h);
-                *next++ = to + number * copy + line * size_t(width);
+            for (int kx = 0; kx < spec_.window.kernel_w; ++kx) {
+                const Tap place = tap(ky, kx);
+                *next++ = to + place.copy * copy + place.pixel;
             }
     }
     return rows;

@@ -27,6 +27,25 @@ public:
     const std::vector<Span>& spans() const { return spans_; }
     int longest_span() const;  // in vectors
     size_t scratch_bytes() const;
+    bool is_direct() const { return direct_; }
+
+    // The copies of one channel, one behind the other: for each phase and column of taps. A tap is found in
+    // one of them, some pixels further on.
+    struct Tap {
+        size_t copy, pixel;
+    };
+    size_t copies() const { return columns_.size() * phases_.size(); }
+    size_t copy_pixels(Span span) const;
+    size_t longest_copy() const;  // in pixels
+    Tap tap(int ky, int kx) const;
+    void copy_channel(const unsigned char* plane, Span span, unsigned char* to) const;
+    // The same for up to four channels, interleaved, by the table's copy_quads: copies are `pitch` bytes
+    // apart.
+    bool has_quads() const;
+    void prepare_quads();  // before the first of them
+    void copy_quads(unsigned char* const* planes, int count, Span span, size_t pitch,
+                    unsigned char* to) const;
+
     // rows[d][p] is row d at pixel span.pixel + p; readable up to the end of the last vector.
     const uint8_t* const* gather(const Planes& in, int group, Span span, unsigned char* scratch) const;
 
@@ -46,9 +65,10 @@ private:
     const ConvShape spec_;
     const bool direct_, shifted_;
     std::vector<Span> spans_;
-    std::vector<Column> columns_;  // for each kx
-    std::vector<int> phases_;      // remainders of input lines by the stride that taps use
-    std::vector<int> phase_of_;    // for each ky: index into phases_
+    std::vector<Column> columns_;           // for each kx
+    std::vector<uint64_t> columns_inside_;  // bits, for each kx and pixel of the longest copy
+    std::vector<int> phases_;               // remainders of input lines by the stride that taps use
+    std::vector<int> phase_of_;             // for each ky: index into phases_
 };
 
 }  // namespace dbq::vec

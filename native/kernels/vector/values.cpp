@@ -18,11 +18,10 @@ void write_values(const Simd& simd, const Outputs& outputs, const float* v, size
 
 namespace {
 
-class Pixelwise : public RangeOp {
+class Pixelwise : public PixelOp {
 public:
     Pixelwise(const Shape& shape, const std::vector<Output>& outputs, const Simd& simd, int threads)
-        : RangeOp(shape.channels, threads), simd_(simd), pixels_(shape.pixels()),
-          outputs_(outputs, 1, LARGEST_VALUE) {}
+        : PixelOp(shape, threads), simd_(simd), outputs_(outputs, 1, LARGEST_VALUE) {}
 
     size_t scratch_bytes() const final { return TILE * sizeof(float); }
 
@@ -33,17 +32,17 @@ private:
     // The floats of n pixels of a channel, in whole vectors.
     virtual void compute(int channel, size_t pixel, size_t n, const Planes* in, float* v) const = 0;
 
-    void run_on(Range channels, const Planes* in, const Planes* out, unsigned char* scratch) const final {
+    void run_on(const Tile& tile, const Planes* in, const Planes* out, unsigned char* scratch) const final {
         const auto v = reinterpret_cast<float*>(scratch);
-        for (int k = channels.begin; k < channels.end; ++k)
-            for (size_t p = 0; p < pixels_ && !stopped(); p += TILE) {
-                const size_t n = std::min(TILE, pixels_ - p);
+        const size_t end = size_t(tile.pixels.end);
+        for (int k = tile.channels.begin; k < tile.channels.end; ++k)
+            for (size_t p = size_t(tile.pixels.begin); p < end && !stopped(); p += TILE) {
+                const size_t n = std::min(TILE, end - p);
                 compute(k, p, n, in, v);
                 write_values(simd_, outputs_, v, n, k, p, out);
             }
     }
 
-    const size_t pixels_;
     const Outputs outputs_;
 };
 

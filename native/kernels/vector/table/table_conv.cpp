@@ -5,6 +5,7 @@
 
 #include "kernels/vector/outputs.h"
 #include "kernels/vector/rows.h"
+#include "kernels/vector/table/split.h"
 #include "kernels/vector/table/table_lists.h"
 #include "threads/stop.h"
 
@@ -32,9 +33,13 @@ class TableConv final : public Op {
 public:
     TableConv(const ConvSpec& spec, const Simd& simd, int threads)
         : simd_(simd), rows_(spec, simd, pieces_for(threads)), outputs_(spec),
-          is_signed_(spec.in_type == Type::I8), branches_(spec.branches) {
+          is_signed_(spec.in_type == Type::I8), joined_(spec.weights == Weights::Fixed) {
+        table::Split split;
+        if (joined_) split = table::split(spec);
+        branches_ = joined_ ? split.branches : spec.branches;
         choose_tile(spec.outputs_in_group() * branches_);
-        make_slices(spec, threads);
+        make_slices(spec, joined_ ? split.codes : spec.codes, threads);
+        factors_ = std::move(split.factors);
     }
 
     int tasks() const override { return int(rows_.spans().size()) * parts_; }
@@ -42,7 +47,7 @@ public:
     size_t scratch_bytes() const override { return table_bytes_ + sum_bytes_ + rows_.scratch_bytes(); }
 
     size_t weight_bytes() const override {
-        size_t bytes = 0;
+        size_t bytes = factors_.size() * sizeof(int16_t);
         for (const Slice& slice : slices_) bytes += slice.lists.bytes();
         return bytes;
     }
@@ -104,14 +109,14 @@ private:
         return std::max(pieces, std::min(ceil_div(wanted, others), lists / MIN_SLICE));
     }
 
-    void make_slices(const ConvSpec& spec, int threads) {
+    void make_slices(const ConvShape& spec, const std::vector<int8_t>& codes, int threads) {
         const int outputs = spec.outputs_in_group();
         const int pieces = std::clamp(slices_of_group(outputs * branches_, spec.groups, threads), 1, outputs);
         for (int group = 0; group < spec.groups; ++group)
             for (int i = 0; i < pieces; ++i) {
                 const Range range = part(outputs, pieces, i);
                 slices_.push_back({group, group * outputs + range.begin, range.size(), {}});
-                slices_.back().lists = table::pack_lists(codes_of(spec, slices_.back()), layout_);
+                slices_.back().lists = table::pack_lists(codes_of(spec, codes, slices_.back()), layout_);
             }
         if (threads > 1)
             parts_ = std::min(int(slices_.size()), ceil_div(3 * threads, int(rows_.spans().size())));
@@ -120,11 +125,13 @@ private:
                 std::max(sum_bytes_, size_t(slice.lists.chunks) * chunk_size(slice) * sizeof(int16_t));
     }
 
-    std::vector<const int8_t*> codes_of(const ConvSpec& spec, const Slice& slice) const {
-        std::vector<const int8_t*> codes;
+    std::vector<const int8_t*> codes_of(const ConvShape& spec, const std::vector<int8_t>& codes,
+                                        const Slice& slice) const {
+        std::vector<const int8_t*> lists;
         for (int k = slice.first; k < slice.first + slice.channels; ++k)
-            for (int j = 0; j < branches_; ++j) codes.push_back(spec.kernel(j, k));
-        return codes;
+            for (int j = 0; j < branches_; ++j)
+                lists.push_back(codes.data() + size_t(j * spec.out.channels + k) * size_t(spec.taps()));
+        return lists;
     }
 
     // Sums of one chunk, and one more that fills the last pair of lists.
@@ -153,22 +160,27 @@ private:
             finish.channels = slice.channels;
             finish.vectors = tile.size();
             finish.pixel = span.pixel + size_t(tile.begin) * size_t(simd_.lanes);
-            outputs_.write(simd_.finish_i16, finish, slice.first, out);
+            finish.joined = branches_;
+            finish.factors = factors_.data() + (joined_ ? slice.first * table::FACTORS : 0);
+            outputs_.write(joined_ ? simd_.finish_joined : simd_.finish_i16, finish, slice.first, out);
         }
     }
 
     const Simd& simd_;
     const Rows rows_;
     const Outputs outputs_;
-    const bool is_signed_;
-    const int branches_;
+    const bool is_signed_, joined_;
+    int branches_ = 1;  // of the lists
     table::Layout layout_;
     int parts_ = 1;
     size_t table_bytes_ = TABLE_BYTES, sum_bytes_ = 0;
     std::vector<Slice> slices_;
+    std::vector<int16_t> factors_;  // of kernels whose branches are joined
 };
 
 }  // namespace
+
+int branches_of(const ConvSpec& spec) { return table::branches_of(spec); }
 
 std::unique_ptr<Op> make_table_conv(const ConvSpec& spec, const Simd* simd, int threads) {
     return std::make_unique<TableConv>(spec, *simd, threads);

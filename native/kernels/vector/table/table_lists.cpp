@@ -1,6 +1,7 @@
 #include "kernels/vector/table/table_lists.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 
 namespace dbq::table {
@@ -50,12 +51,50 @@ List list_of(const int8_t* codes, int rows, size_t number, const Layout& layout)
     return list;
 }
 
-// Numbers of lists, or of pairs of them, by additions, then subtractions.
-void sort_by_length(std::vector<size_t>& numbers, const std::vector<List>& lists) {
-    std::stable_sort(numbers.begin(), numbers.end(), [&](size_t a, size_t b) {
-        const List &x = lists[a], &y = lists[b];
-        return x.adds.size() != y.adds.size() ? x.adds.size() < y.adds.size() : x.subs.size() < y.subs.size();
-    });
+// The lists of a run, in order of their lengths: those up to `end`, with so many additions and subtractions.
+struct Lengths {
+    size_t end = 0, adds = 0, subs = 0;
+};
+
+// Cuts lists, sorted by additions, then by subtractions, into runs. Few runs have few branches that are
+// predicted wrongly, many have few rows of zeros: the cheapest cut, by dynamic programming over the lengths
+// that occur.
+std::vector<Lengths> cut_runs(const std::vector<List>& lists, int run_cost) {
+    std::vector<Lengths> kinds;
+    for (size_t i = 0; i < lists.size(); ++i) {
+        const size_t adds = lists[i].adds.size(), subs = lists[i].subs.size();
+        if (kinds.empty() || kinds.back().adds != adds || kinds.back().subs != subs)
+            kinds.push_back({0, adds, subs});
+        kinds.back().end = i + 1;
+    }
+    std::vector<size_t> cost(kinds.size() + 1, SIZE_MAX), first(kinds.size() + 1);
+    cost[0] = 0;
+    for (size_t end = 1; end <= kinds.size(); ++end) {
+        size_t subs = 0;
+        for (size_t begin = end; begin-- > 0;) {
+            subs = std::max(subs, kinds[begin].subs);
+            const size_t count = kinds[end - 1].end - (begin ? kinds[begin - 1].end : 0);
+            const size_t found =
+                cost[begin] + (count + 1) / 2 * (kinds[end - 1].adds + subs) + size_t(run_cost);
+            if (found < cost[end]) {
+                cost[end] = found;
+                first[end] = begin;
+            }
+        }
+    }
+    std::vector<Lengths> runs;
+    for (size_t end = kinds.size(); end > 0; end = first[end]) runs.push_back({kinds[end - 1].end, 0, 0});
+    std::reverse(runs.begin(), runs.end());
+    size_t begin = 0;
+    for (Lengths& run : runs) {
+        if ((run.end - begin) % 2) --run.end;  // pairs: the last one goes to the next run
+        for (size_t i = begin; i < run.end; ++i) {
+            run.adds = std::max(run.adds, lists[i].adds.size());
+            run.subs = std::max(run.subs, lists[i].subs.size());
+        }
+        begin = run.end;
+    }
+    return runs;
 }
 
 // Four of a, four of b, and so on.
@@ -68,34 +107,26 @@ void append_interleaved(const std::vector<uint16_t>& a, const std::vector<uint16
     }
 }
 
-// Lists of similar length become pairs, pairs of equal length become runs.
-void append_block(std::vector<List>& lists, Block block, PackedLists& packed) {
-    std::vector<size_t> order(lists.size()), firsts, partner(lists.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    sort_by_length(order, lists);
-    for (size_t i = 0; i < order.size(); i += 2) {
-        List &a = lists[order[i]], &b = lists[order[i + 1]];
-        const size_t adds = std::max(a.adds.size(), b.adds.size()),
-                     subs = std::max(a.subs.size(), b.subs.size());
-        a.fill_up(adds, subs);
-        b.fill_up(adds, subs);
-        firsts.push_back(order[i]);
-        partner[order[i]] = order[i + 1];
-    }
-    sort_by_length(firsts, lists);
+// Lists of similar length become runs, and neighbours pairs. There is an even number of lists.
+void append_block(std::vector<List>& lists, Block block, int run_cost, PackedLists& packed) {
+    std::stable_sort(lists.begin(), lists.end(), [](const List& x, const List& y) {
+        return x.adds.size() != y.adds.size() ? x.adds.size() < y.adds.size() : x.subs.size() < y.subs.size();
+    });
     block.run = packed.runs.size();
     block.stream = packed.stream.size();
-    for (const size_t first : firsts) {
-        const List &a = lists[first], &b = lists[partner[first]];
-        const uint16_t adds = uint16_t(a.adds.size()), subs = uint16_t(a.subs.size());
-        const bool new_run = packed.runs.size() == block.run || packed.runs.back().adds != adds ||
-                             packed.runs.back().subs != subs;
-        if (new_run) packed.runs.push_back({adds, subs, 0});
-        ++packed.runs.back().pairs;
-        packed.stream.push_back(a.number);
-        packed.stream.push_back(b.number);
-        append_interleaved(a.adds, b.adds, packed.stream);
-        append_interleaved(a.subs, b.subs, packed.stream);
+    size_t begin = 0;
+    for (const Lengths& run : cut_runs(lists, run_cost)) {
+        if (run.end == begin) continue;
+        packed.runs.push_back({uint16_t(run.adds), uint16_t(run.subs), uint32_t(run.end - begin) / 2});
+        for (; begin < run.end; begin += 2) {
+            List &a = lists[begin], &b = lists[begin + 1];
+            a.fill_up(run.adds, run.subs);
+            b.fill_up(run.adds, run.subs);
+            packed.stream.push_back(a.number);
+            packed.stream.push_back(b.number);
+            append_interleaved(a.adds, b.adds, packed.stream);
+            append_interleaved(a.subs, b.subs, packed.stream);
+        }
     }
     block.runs = packed.runs.size() - block.run;
     packed.blocks.push_back(block);
@@ -133,7 +164,7 @@ PackedLists pack_lists(const std::vector<const int8_t*>& codes, const Layout& la
             if (block.fresh || !list.adds.empty() || !list.subs.empty()) lists.push_back(std::move(list));
         }
         if (lists.size() % 2) lists.push_back(list_of(nullptr, 0, codes.size(), layout));
-        append_block(lists, block, packed);
+        append_block(lists, block, layout.run_cost, packed);
     }
     packed.stream.resize(packed.stream.size() + 4);  // positions are read four at a time
     return packed;

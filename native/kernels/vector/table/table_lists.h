@@ -12,6 +12,7 @@ struct Layout {
     int pitch = 0;       // of a table row, in vectors of `lanes` pixels
     int lanes = 0;
     bool is_signed = false;
+    int run_cost = 0;  // what branches at the end of a run cost, in pairs of rows
 };
 
 // A block fits a chunk whatever its weights are, see fits() in table_lists.cpp.

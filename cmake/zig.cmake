@@ -1,0 +1,16 @@
+# What the toolchains by zig have in common; `zig_target` is what it compiles for. Its Python package, ziglang, brings
+# clang and the C and C++ libraries of all targets.
+include(${CMAKE_CURRENT_LIST_DIR}/find_zig.cmake)
+if(NOT EXISTS "${DBQ_ZIG}")
+  message(FATAL_ERROR "${zig_target} needs the Python package ziglang: pip install ziglang")
+endif()
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES DBQ_ZIG)
+set(CMAKE_C_COMPILER ${DBQ_ZIG} cc -target ${zig_target})
+set(CMAKE_CXX_COMPILER ${DBQ_ZIG} c++ -target ${zig_target})
+set(CMAKE_AR ${DBQ_ZIG})
+set(CMAKE_RANLIB ${DBQ_ZIG})
+set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_AR> ar qc <TARGET> <OBJECTS>")
+set(CMAKE_C_ARCHIVE_CREATE "<CMAKE_AR> ar qc <TARGET> <OBJECTS>")
+set(CMAKE_CXX_ARCHIVE_FINISH "<CMAKE_RANLIB> ranlib <TARGET>")
+set(CMAKE_C_ARCHIVE_FINISH "<CMAKE_RANLIB> ranlib <TARGET>")
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
