@@ -13,8 +13,9 @@ import dbq
 from dbq.deploy.inspection import describe
 from dbq.deploy.operations.convolution import LARGEST_FACTORS, Convolution, joined
 from dbq.deploy.program import Program
-from dbq.lowering.ratios import weights_with_whole_ratios, whole_ratios
+from dbq.lowering.ratios import weights_with_whole_ratios
 from dbq.quantizers.frozen import Branches
+from dbq.quantizers.ratios import whole_ratios
 
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 

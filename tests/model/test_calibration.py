@@ -187,8 +187,28 @@ class TestPairs:
             dbq.calibrate(net, [torch.randn(4, 3, 12, 12), None])
         for key, value in net.state_dict().items():
             assert torch.equal(value, before[key]), key
-        with pytest.raises(DbqError, match="pairs or estimate"):
+        with pytest.raises(DbqError, match="pairs, estimate or keep"):
             dbq.calibrate(net, [IMAGE], statistics="guess")  # type: ignore[arg-type]
+
+
+def test_ranges_alone() -> None:
+    """ "keep" fits what the batches show of ranges, and no batch norm."""
+    net, whole = network(), network()
+    for each in (net, whole):
+        dbq.prepare(
+            each, dbq.Plan("ranges", default=dbq.LayerPlan.of("8b", "8b"), clip="range"), IMAGE
+        )
+    before = copy.deepcopy(net.state_dict())
+    batches = [torch.randn(4, 3, 12, 12), torch.randn(4, 3, 12, 12)]
+    assert dbq.calibrate(net, batches, statistics="keep") == 2
+    changed = {
+        key for key, value in net.state_dict().items() if not torch.equal(value, before[key])
+    }
+    assert changed
+    assert all(key.endswith("clip.limit") for key in changed)
+    first = next(key for key in net.state_dict() if key.endswith("clip.limit"))
+    mean = sum(float(batch.abs().max()) for batch in batches) / 2
+    assert float(net.state_dict()[first]) == pytest.approx(mean)
 
 
 class TestInputQuantizers:

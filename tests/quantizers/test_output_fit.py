@@ -13,6 +13,7 @@ from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.quantizers.fitting.output_error import descend, grouped, output_error, round_in_order
 from dbq.quantizers.fixed import FixedPointQuantizer
+from dbq.quantizers.ratios import whole_ratios
 
 
 def moments_of(groups: int, d: int, seed: int = 0) -> Tensor:
@@ -78,6 +79,16 @@ def test_weights_keep_off_the_borders_of_their_cells() -> None:
     distance = (weight.unsqueeze(2) - quantizer.borders().unsqueeze(1)).abs().amin(2)
     gaps = quantizer.borders().diff(dim=1).amin(1, keepdim=True)
     assert (distance > 0.05 * gaps).all()
+
+
+def test_two_scales_have_the_ratio_that_lowering_gives_them() -> None:
+    """What is deployed is then what was fitted."""
+    target = torch.randn(16, 24, generator=torch.Generator().manual_seed(5))
+    quantizer = BranchQuantizer(Precision("ternary", 2), 16)
+    frozen = quantizer.eval().freeze(quantizer.fit(target, moments_of(1, 24)))
+    lowered = whole_ratios(frozen).scales
+    torch.testing.assert_close(lowered, frozen.scales.double(), rtol=1e-5, atol=0)
+    assert len(frozen.ratios.unique()) > 1
 
 
 def test_a_kernel_of_zeros_stays_zero() -> None:

@@ -16,10 +16,10 @@ searched; inputs keep the plan's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,7 @@ from dbq.quantizers.table import weight_quantizer
 
 Metric = Literal["C_C", "C_R", "C_M"]
 Table = dict[str, dict[int, float]]  # layer -> bits -> a number
+Choice = TypeVar("Choice", bound=Hashable)
 
 
 def search_plan(
@@ -74,28 +75,36 @@ def search_plan(
     return _assigned(start, rows, chosen, f"{start.name}-{metric}-{budget:g}")
 
 
-def descend(harms: Table, costs: Table, budget: float) -> dict[str, int] | None:
-    """Bits for each layer with a total cost of at most `budget`; None if that is impossible.
+def descend(
+    harms: Mapping[str, Mapping[Choice, float]], costs: Mapping[str, Mapping[Choice, float]],
+    budget: float,
+) -> dict[str, Choice] | None:  # fmt: skip
+    """A choice for each layer with a total cost of at most `budget`; None if that is impossible.
+
+    Starts with the most expensive choices, the less harmful of equals.
 
     >>> harms = {"a": {8: 0.0, 4: 1.0}, "b": {8: 0.0, 4: 3.0}}
     >>> descend(harms, {"a": {8: 8, 4: 4}, "b": {8: 8, 4: 4}}, budget=12)
     {'a': 4, 'b': 8}
     """
-    chosen = {name: max(by_bits) for name, by_bits in costs.items()}
-    spent = sum(costs[name][bits] for name, bits in chosen.items())
+    chosen = {
+        name: max(row, key=lambda choice, name=name: (costs[name][choice], -harms[name][choice]))  # type: ignore[misc]
+        for name, row in costs.items()
+    }
+    spent = sum(costs[name][choice] for name, choice in chosen.items())
     while spent > budget:
         steps = [
-            ((harms[name][fewer] - harms[name][now]) / (costs[name][now] - costs[name][fewer]),
-             name, fewer)
+            ((harms[name][less] - harms[name][now]) / (costs[name][now] - costs[name][less]),
+             name, place, less)
             for name, now in chosen.items()
-            for fewer in costs[name]
-            if fewer < now and costs[name][fewer] < costs[name][now]
+            for place, less in enumerate(costs[name])
+            if costs[name][less] < costs[name][now]
         ]  # fmt: skip
         if not steps:
             return None
-        _, name, fewer = min(steps)
-        spent -= costs[name][chosen[name]] - costs[name][fewer]
-        chosen[name] = fewer
+        _, name, _, less = min(steps, key=lambda step: step[:3])
+        spent -= costs[name][chosen[name]] - costs[name][less]
+        chosen[name] = less
     return chosen
 
 

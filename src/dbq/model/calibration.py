@@ -14,7 +14,7 @@ from dbq.model.modes import evaluating
 from dbq.model.statistics import PairedNorms
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
 
-HowNorms = Literal["pairs", "estimate"]
+HowNorms = Literal["pairs", "estimate", "keep"]
 
 
 @torch.no_grad()
@@ -28,7 +28,8 @@ def calibrate(
     Quantizing shifts what each batch norm sees. By "pairs", its statistics are moved by the difference
     between the quantized and the float network on these images: right after `prepare`, whatever the
     images. By "estimate", they become those of the images: after training, which has moved weights and
-    codes apart on purpose, and on images augmented as in training.
+    codes apart on purpose, and on images augmented as in training. "keep" leaves them as they are: only
+    ranges are fitted.
     Ranges are plain averages over the batches, weights are hard. A layer that no batch reaches keeps
     its statistics, and an error leaves everything as it was.
 
@@ -43,7 +44,7 @@ def calibrate(
     if isinstance(batches, Tensor):
         raise DbqError("calibrate takes batches, not one tensor: give a list of them, [images]")
     if statistics not in get_args(HowNorms):
-        raise DbqError(f"calibrate: no statistics {statistics!r}; expected pairs or estimate")
+        raise DbqError(f"calibrate: no statistics {statistics!r}; expected pairs, estimate or keep")
     norms = [m for m in model.modules() if isinstance(m, BatchNorm) and m.track_running_stats]
     quantizers = [m for m in model.modules() if isinstance(m, InputQuantizer)]
     before = [(m, copy.deepcopy(m.state_dict()), m.momentum) for m in (*norms, *quantizers)]
@@ -55,7 +56,7 @@ def calibrate(
                     quantizer.reset()
                 quantizer.train()
             pairs = PairedNorms(model, norms) if statistics == "pairs" else None
-            if pairs is None:
+            if statistics == "estimate":
                 _let_estimate(norms)
             for count, batch in enumerate(batches, start=1):
                 for quantizer in quantizers:
@@ -81,7 +82,7 @@ def _reached(module: nn.Module, statistics: HowNorms) -> bool:
     """Whether a batch has come by, so that there is a new state to keep."""
     if isinstance(module, InputQuantizer):
         return module.has_seen
-    return statistics == "pairs" or bool(module.num_batches_tracked)
+    return statistics != "estimate" or bool(module.num_batches_tracked)
 
 
 def _let_estimate(norms: Iterable[BatchNorm]) -> None:

@@ -8,6 +8,7 @@ its own state-dict key, so float checkpoints, optimizers and user code keep work
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch.nn.functional as F
@@ -31,16 +32,34 @@ class QuantLayer(nn.Module):
         assert isinstance(self, WeightLayer)
         return kernels_of(self)
 
+    def set_kernels(self, kernels: Tensor) -> None:
+        """Another float weight, given kernels first."""
+        if isinstance(self, nn.ConvTranspose2d):
+            kernels = swapped(kernels, self.groups)
+        self.weight.copy_(kernels)
+
+    def quantized_kernels(self) -> Tensor:
+        """The weight the layer computes with, kernels first: soft in train(), hard in eval()."""
+        kernels = self.kernels()
+        result: Tensor = (
+            kernels if self.weight_quantizer is None else self.weight_quantizer(kernels)
+        )
+        return result
+
     def quantized_weight(self) -> Tensor:
-        """The weight the layer computes with: soft in train(), hard in eval()."""
+        """The same in the layout of the layer's own weight."""
         if self.weight_quantizer is None:
             return self.weight
-        result: Tensor = self.weight_quantizer(self.kernels())
-        return swapped(result, self.groups) if isinstance(self, nn.ConvTranspose2d) else result
+        kernels = self.quantized_kernels()
+        return swapped(kernels, self.groups) if isinstance(self, nn.ConvTranspose2d) else kernels
 
     def quantized_input(self, x: Tensor) -> Tensor:
         result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)
         return result
+
+    def keeping(self, x: Tensor) -> AbstractContextManager[Any]:
+        """Open while the float operation runs on the quantized input `x`."""
+        return nullcontext() if self.input_quantizer is None else self.input_quantizer.keeping(x)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -71,7 +90,8 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         x, weight = self.quantized_input(input), self.quantized_weight()
-        output: Tensor = self._conv_forward(x, weight, self.bias)
+        with self.keeping(x):
+            output: Tensor = self._conv_forward(x, weight, self.bias)
         return output
 
 
@@ -79,7 +99,9 @@ class QuantLinear(QuantLayer, nn.Linear):
     """nn.Linear with quantized weight and input; made by `dbq.prepare`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.linear(self.quantized_input(input), self.quantized_weight(), self.bias)
+        x, weight = self.quantized_input(input), self.quantized_weight()
+        with self.keeping(x):
+            return F.linear(x, weight, self.bias)
 
 
 class _QuantSubclass(QuantLayer):
@@ -98,7 +120,8 @@ class _QuantSubclass(QuantLayer):
         x, weight = self.quantized_input(input), self.quantized_weight()
         vars(self)["_weight_in_use"] = weight
         try:
-            output: Tensor = super().forward(x, *args, **kwargs)
+            with self.keeping(x):
+                output: Tensor = super().forward(x, *args, **kwargs)
         finally:
             del vars(self)["_weight_in_use"]
         return output

@@ -38,9 +38,25 @@ def linear_temperature(epoch: float, start: float, increment: float) -> float:
     return start + epoch * increment
 
 
+def exponential_temperature(progress: float, start: float, end: float) -> float:
+    """T = T_init (T_end / T_init)^p for a progress p from 0 to 1: the same factor in every epoch.
+
+    >>> [round(exponential_temperature(p, start=10, end=90), 3) for p in (0, 0.5, 1)]
+    [10.0, 30.0, 90.0]
+    """
+    return float(start * (end / start) ** progress)
+
+
 def soft_quantizers(model: nn.Module) -> list[WeightQuantizer]:
     """The quantizers of a model that have a temperature."""
     return [q for q in weight_quantizers(model) if q.temperature is not None]
+
+
+def refuse_soft(model: nn.Module) -> None:
+    """Raise DbqError if a quantizer is soft: what is judged then is not what will be deployed."""
+    for name, module in model.named_modules():
+        if isinstance(module, WeightQuantizer) and module.training:
+            raise DbqError(f"{name} is soft while the network is judged: call model.eval()")
 
 
 def set_progress(model: nn.Module, progress: float) -> None:
@@ -80,6 +96,9 @@ def weight_quantizers(model: nn.Module) -> list[WeightQuantizer]:
 class TemperatureSchedule:
     """Sets the temperature of all soft quantizers of a model; `step()` once after each epoch.
 
+    T rises linearly, by `increment` an epoch. With `end` it rises exponentially instead, to `end` after
+    `epochs` epochs.
+
     >>> from dbq.model.preparation import prepare
     >>> import torch
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1))
@@ -90,7 +109,15 @@ class TemperatureSchedule:
     7.5
     """
 
-    def __init__(self, model: nn.Module, start: float, increment: float) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        start: float,
+        increment: float = 0.0,
+        *,
+        end: float = 0.0,
+        epochs: int = 0,
+    ) -> None:
         self.quantizers = soft_quantizers(model)
         if not self.quantizers:
             raise DbqError(
@@ -100,11 +127,18 @@ class TemperatureSchedule:
             raise DbqError(
                 f"temperature {start} + e * {increment}: expected start > 0, increment >= 0"
             )
-        self.start, self.increment = start, increment
+        if end and not (end >= start and epochs >= 1 and increment == 0):
+            raise DbqError(
+                f"temperature from {start} to {end} in {epochs} epochs: expected end >= start, a number "
+                "of epochs, and no increment"
+            )
+        self.start, self.increment, self.end, self.epochs = start, increment, end, epochs
         self.move_to(0)
 
     @property
     def temperature(self) -> float:
+        if self.end:
+            return exponential_temperature(self.epoch / self.epochs, self.start, self.end)
         return linear_temperature(self.epoch, self.start, self.increment)
 
     def step(self) -> None:
@@ -118,8 +152,10 @@ class TemperatureSchedule:
             quantizer.temperature.fill_(self.temperature)
 
     def state_dict(self) -> dict[str, float]:
-        return {"start": self.start, "increment": self.increment, "epoch": self.epoch}
+        names = ("start", "increment", "end", "epochs", "epoch")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.start, self.increment = float(state["start"]), float(state["increment"])
+        self.end, self.epochs = float(state.get("end", 0)), int(state.get("epochs", 0))
         self.move_to(state["epoch"])

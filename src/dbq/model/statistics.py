@@ -25,16 +25,22 @@ class Statistics:
     """Mean and variance of each channel, over batches of any size, in float64."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0.0  # of values, or the sum of their weights
         self.mean: Tensor = torch.zeros(())
         self.square: Tensor = torch.zeros(())
 
-    def add(self, x: Tensor) -> None:
+    def add(self, x: Tensor, weight: Tensor | None = None) -> None:
+        """A batch; `weight` says how much each of its places counts, without the channels."""
         if not x.numel():
             return
-        n = x.numel() // x.shape[1]
-        var, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
-        mean, square = mean.double(), var.double() + mean.double().square()
+        n: float = x.numel() // x.shape[1]
+        if weight is None:
+            var, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
+            mean, square = mean.double(), var.double() + mean.double().square()
+        else:
+            n, flat = float(weight.sum()), x.movedim(1, -1).reshape(-1, x.shape[1]).double()
+            shares = weight.flatten().double() / n
+            mean, square = shares @ flat, shares @ flat.square()
         share = n / (self.count + n)
         # Not lerp: from nothing, the first batch must arrive exactly.
         self.mean = mean if not self.count else self.mean + share * (mean - self.mean)

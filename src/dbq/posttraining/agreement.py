@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,8 +73,13 @@ def divergence(got: Tensor, wanted: Tensor, temperature: float = 1.0) -> Tensor:
     return kl * temperature**2
 
 
-def relative_errors(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Squared error of each tensor relative to the wanted one's power."""
+def relative_errors(
+    got: dict[str, Tensor],
+    wanted: dict[str, Tensor],
+    weigh: Callable[[Tensor, Tensor], Tensor | float] = lambda got, wanted: 1.0,
+) -> Iterator[Tensor]:
+    """Squared error of each tensor relative to the wanted one's power; `weigh` says what counts."""
     for name, target in wanted.items():
-        power = target.square().mean().clamp(min=1e-12)
-        yield (got[name] - target).square().mean() / power
+        weight = weigh(got[name].detach(), target)
+        power = (weight * target.square()).mean().clamp(min=1e-12)
+        yield (weight * (got[name] - target).square()).mean() / power

@@ -18,17 +18,19 @@ from torch import Tensor, nn
 from dbq.model.layers import QuantLayer
 from dbq.model.schedule import soft_quantizers
 from dbq.posttraining.agreement import divergence, is_classifier, relative_errors, tensors_of
-from dbq.posttraining.residuals import blocks
+from dbq.posttraining.changes import changed_batches, usable_part
+from dbq.posttraining.fitting.residuals import blocks
+from dbq.posttraining.fitting.trust import trust
 from dbq.quantizers.contract import WeightQuantizer
+from dbq.quantizers.dbq.branch import BranchQuantizer
 from dbq.quantizers.tensors import straight_through
 from dbq.support.progress import Progress, silent
 
 BATCH = 32
-RATE, MOMENTUM = 0.002, 0.9
+RATE, MOMENTUM = 0.005, 0.9
 WARMUP = 10  # steps in which the rate rises
 LARGEST_GRADIENT = 5.0
-TEMPERATURE = 50.0  # of the soft steps that the gradient takes
-LARGEST_SHIFT = 8  # an image is shifted by at most this fraction of its sides
+TEMPERATURE = 60.0  # of the soft steps that the gradient takes: steeper ones move few codes
 SOFTENED = 2.0  # temperature of the class probabilities
 
 
@@ -90,18 +92,18 @@ def distill(
     *,
     rate: float = RATE,
     seed: int = 0,
-    judge: Callable[[], None] = lambda: None,
-    every: int = 50,
     progress: Progress = silent,
 ) -> None:
-    """Train `student` in place for a number of steps; `judge` is called after every so many of them."""
-    trained = [p for p in student.parameters() if p.requires_grad]
+    """Train `student` in place for a number of steps."""
+    # Ratios of branches were fitted as they are deployed; their common scale, gamma_2, is trained.
+    ratios = {m.alpha for m in student.modules() if isinstance(m, BranchQuantizer)}
+    trained = [p for p in student.parameters() if p.requires_grad and p not in ratios]
     optimizer = torch.optim.SGD(trained, rate, momentum=MOMENTUM)
     for quantizer in soft_quantizers(student):
         assert quantizer.temperature is not None
         quantizer.temperature.fill_(TEMPERATURE)
     names = blocks(teacher)
-    batches = _batches(images, seed)
+    batches = changed_batches(images, BATCH, seed, usable_part(teacher, images))
     student.eval()
     with features(teacher, names) as wanted, features(student, names) as got:
         for step in range(steps):
@@ -117,42 +119,20 @@ def distill(
                 torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(trained, LARGEST_GRADIENT)
             optimizer.step()
-            if (step + 1) % every == 0 or step + 1 == steps:
-                judge()
     progress("distillation", steps, steps)
 
 
 def _loss(
     outputs: list[Tensor], targets: list[Tensor], got: dict[str, Tensor], wanted: dict[str, Tensor]
 ) -> Tensor:
-    loss = sum(relative_errors(got, wanted), torch.zeros((), device=outputs[0].device))
+    of_blocks = relative_errors(got, wanted, _trusted_pixels)
+    loss = sum(of_blocks, torch.zeros((), device=outputs[0].device))
     if is_classifier(targets):
         return loss + divergence(outputs[0], targets[0], SOFTENED)
-    by_number = [{str(i): x for i, x in enumerate(tensors)} for tensors in (outputs, targets)]
-    return loss + sum(relative_errors(*by_number))
+    ours, theirs = ({str(i): x for i, x in enumerate(each)} for each in (outputs, targets))
+    return loss + sum(relative_errors(ours, theirs))
 
 
-def _batches(images: Tensor, seed: int) -> Iterator[Tensor]:
-    """Random batches, each image once before any comes again; half of them mirrored, all shifted.
-
-    A float network is sure of the images it was trained on, and says more about changed ones.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    size = min(BATCH, len(images))
-    while True:
-        order = torch.randperm(len(images), generator=generator)
-        for chosen in torch.split(order, size):
-            if len(chosen) == size:
-                x = images[chosen.to(images.device)]
-                yield _changed(x, generator) if x.ndim == 4 else x
-
-
-def _changed(x: Tensor, generator: torch.Generator) -> Tensor:
-    mirrored = torch.rand(len(x), generator=generator) < 0.5
-    x = torch.where(mirrored.to(x.device).reshape(-1, 1, 1, 1), x.flip(3), x)
-    height, width = x.shape[2:]
-    down, right = height // LARGEST_SHIFT, width // LARGEST_SHIFT
-    top = int(torch.randint(2 * down + 1, (), generator=generator))
-    left = int(torch.randint(2 * right + 1, (), generator=generator))
-    padded = nn.functional.pad(x, (right, right, down, down), mode="replicate")
-    return padded[:, :, top : top + height, left : left + width].contiguous()
+def _trusted_pixels(got: Tensor, wanted: Tensor) -> Tensor | float:
+    """As in a fit: pixels that are far off count less."""
+    return trust(got, wanted).unsqueeze(1) if wanted.ndim == 4 else 1.0

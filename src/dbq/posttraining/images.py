@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +26,9 @@ def gather_images(images: Any, most: int) -> Tensor:
     """
     if isinstance(images, Tensor):
         return _checked(images[:most])
-    if not isinstance(images, Iterable) or isinstance(images, str | bytes | dict):
+    if isinstance(images, str | Path):
+        raise DataError(f"images: {images} is a path; give dbq.read_images({str(images)!r}, side)")
+    if not isinstance(images, Iterable) or isinstance(images, bytes | dict):
         raise DataError(
             f"images: found a {type(images).__name__}, expected a tensor [N, C, H, W] or batches of them"
         )

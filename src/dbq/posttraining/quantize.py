@@ -18,15 +18,25 @@ import torch
 from torch import Tensor, nn
 
 from dbq.errors import DbqError
+from dbq.model.calibration import calibrate
 from dbq.model.layers import QuantLayer
 from dbq.model.preparation import Summary, prepare
 from dbq.plans.plan import Plan
 from dbq.posttraining.agreement import BATCH, Agreement, agreement, run
+from dbq.posttraining.changes import changed_copies
 from dbq.posttraining.distillation import distill
+from dbq.posttraining.fitting.importance import Importance
+from dbq.posttraining.fitting.layerwise import (
+    EVERYTHING,
+    Choices,
+    FittedLayer,
+    fit_layers,
+    layer_importance,
+)
 from dbq.posttraining.images import gather_images
-from dbq.posttraining.layerwise import EVERYTHING, Choices, FittedLayer, fit_layers
+from dbq.posttraining.normalisation import check_normalised
 from dbq.posttraining.summary import Quantization, QuantizedLayer, Stage
-from dbq.quantizers.contract import InputQuantizer
+from dbq.support.interrupt import uninterrupted
 from dbq.support.progress import Progress, silent
 
 Budget = Literal["fast", "default", "best"]
@@ -65,47 +75,36 @@ def quantize(
 ) -> Quantization:
     """Quantize a trained float `model` in place by `plan`, so that its outputs stay what they were.
 
-    `images` are what the network sees in use, normalised: a tensor [N, C, H, W] or batches (a
-    DataLoader; labels are ignored). A fifth of them is held out: a stage that does not bring the
-    network nearer to the float one there is undone. `steps` of distillation replace the budget's
-    number; `memory` bounds the activations kept at a time, in bytes. The same seed gives the same
-    network.
+    `images` are what the network sees in use, normalised: a tensor [N, C, H, W], batches (a
+    DataLoader; labels are ignored), or what `dbq.read_images` makes of a folder. A fifth of them is
+    held out: a stage that does not bring the network nearer to the float one on mirrored and shifted
+    copies of them is undone. `steps` of distillation replace the budget's number; `memory` bounds the
+    activations kept at a time, in bytes. The same seed gives the same network.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),
     ...                     nn.Conv2d(8, 8, 1), nn.Flatten(), nn.Linear(8 * 36, 10))
     >>> found = quantize(net, "dbq-2t-4", torch.randn(40, 3, 8, 8))
-    >>> [(row.name, row.weight) for row in found.layers], found.stages[0].kept
-    ([('0', '8b'), ('3', '2T'), ('5', '8b')], True)
+    >>> [(row.name, row.weight) for row in found.layers]
+    [('0', '8b'), ('3', '2T'), ('5', '8b')]
     """
     if budget not in get_args(Budget):
         raise DbqError(f"no budget {budget!r}: expected {', '.join(get_args(Budget))}")
     effort = EFFORTS[budget]
     gathered = _shuffled(gather_images(images, effort.images), seed)
     held_out = max(4, round(HELD_OUT * len(gathered)))
-    job = _Job(model, plan, gathered[:-held_out], gathered[-held_out:])
+    job = _Job(model, plan, gathered[:-held_out], gathered[-held_out:], seed)
     start = job.state()
+    counts = job.importance(memory) if choices.importance and choices.codes else {}
     found: dict[Choices, list[FittedLayer]] = {}
     fitted: list[FittedLayer] = []
 
     def layers(chosen: Choices) -> None:
         job.student.load_state_dict(start)
-        rows = fit_layers(job.teacher, job.student, job.images, chosen, memory, progress)
+        rows = fit_layers(job.teacher, job.student, job.images, chosen, memory, progress, counts)
         found[chosen] = rows
 
     def distillation() -> None:
-        best = job.state()
-        best_distance = job.agreement.distance
-
-        def judge() -> None:
-            nonlocal best, best_distance
-            distance = job.measure().distance
-            if distance < best_distance:
-                best, best_distance = job.state(), distance
-
-        distill(
-            job.teacher, job.student, job.images, count, seed=seed, judge=judge, progress=progress
-        )
-        job.student.load_state_dict(best)
+        distill(job.teacher, job.student, job.images, count, seed=seed, progress=progress)
 
     for name, chosen in _fits(choices, effort).items():
         if job.stage(name, partial(layers, chosen)):
@@ -129,22 +128,6 @@ def _fits(choices: Choices, effort: Effort) -> dict[str, Choices]:
     return fits
 
 
-@torch.no_grad()
-def calibrate_ranges(model: nn.Module, images: Tensor) -> None:
-    """Observe the ranges of the network as it is prepared, so that it is complete before any stage."""
-    quantizers = [m for m in model.modules() if isinstance(m, InputQuantizer)]
-    momenta = [quantizer.momentum for quantizer in quantizers]
-    model.eval()
-    try:
-        for count, batch in enumerate(torch.split(images, BATCH), start=1):
-            for quantizer in quantizers:
-                quantizer.train().momentum = 1 / count
-            model(batch)
-    finally:
-        for quantizer, momentum in zip(quantizers, momenta, strict=True):
-            quantizer.eval().momentum = momentum
-
-
 def _shuffled(images: Tensor, seed: int) -> Tensor:
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
     return images[order.to(images.device)]
@@ -159,20 +142,33 @@ class _Job:
         plan: Plan | str | Path,
         images: Tensor,
         held_out: Tensor,
+        seed: int,
     ) -> None:
-        self.model, self.plan, self.images, self.held_out = model, plan, images, held_out
+        self.model, self.plan, self.images, self.seed = model, plan, images, seed
+        self.judged = changed_copies(held_out, BATCH, seed)
         self.teacher = copy.deepcopy(model).eval()
         self.student = copy.deepcopy(model).eval()
         self.prepared: Summary = prepare(self.student, plan, images[:1])
-        calibrate_ranges(self.student, images[:RANGE_IMAGES])
-        self.wanted = run(self.teacher, held_out)
+        # Complete before any stage: a network whose ranges nobody has seen has no outputs to judge by.
+        calibrate(self.student, torch.split(images[:RANGE_IMAGES], BATCH), statistics="keep")
+        self.wanted = run(self.teacher, self.judged)
         if not all(bool(torch.isfinite(x).all()) for x in self.wanted):
             raise DbqError("the float network's outputs are not finite on these images: check both")
+        self.notes = (*self.prepared.notes, *check_normalised(self.teacher, images))
         self.agreement = self.measure()
         self.stages: list[Stage] = []
 
     def measure(self) -> Agreement:
-        return agreement(self.wanted, run(self.student, self.held_out))
+        return agreement(self.wanted, run(self.student, self.judged))
+
+    def importance(self, memory: int) -> Importance:
+        """How much the pixels of each layer count; a network without gradients gets a note."""
+        try:
+            return layer_importance(self.teacher, self.student, self.images, memory, self.seed)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            self.notes += (f"all pixels count alike: no gradients in this network ({reason})",)
+            return {}
 
     def state(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.student.state_dict().items()}
@@ -194,13 +190,14 @@ class _Job:
         return kept
 
     def finish(self, fitted: list[FittedLayer]) -> Quantization:
-        """Put the result into the user's model."""
+        """Put the result into the user's model, wholly: Ctrl-C has to wait for it."""
         rows = self._rows({row.name: row for row in fitted})
-        prepare(self.model, self.plan, self.images[:1], fit=False)
-        self.model.load_state_dict(self.student.state_dict())
+        with uninterrupted():
+            prepare(self.model, self.plan, self.images[:1], fit=False)
+            self.model.load_state_dict(self.student.state_dict())
         return Quantization(
-            self.prepared.plan, len(self.images), len(self.held_out), tuple(rows),
-            tuple(self.stages), self.prepared.notes,
+            self.prepared.plan, len(self.images), len(self.judged), tuple(rows),
+            tuple(self.stages), self.notes,
         )  # fmt: skip
 
     @torch.no_grad()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -175,6 +177,10 @@ class InputQuantizer(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor: ...
+
+    def keeping(self, result: Tensor) -> AbstractContextManager[Any]:
+        """Open while a layer runs on `result`: may let it keep less for its backward pass."""
+        return nullcontext()
 
     @abstractmethod
     def grid(self) -> Grid | None:

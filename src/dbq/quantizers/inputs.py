@@ -11,6 +11,7 @@ running range.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from dbq.deploy.tensors import Grid
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
+from dbq.quantizers.rounding import CodeGrid, keep_as_codes, round_and_clip
 from dbq.quantizers.tensors import over_processes
 
 SMALLEST_CLIP = 1e-6  # keeps the step positive if a batch norm has died (all beta, gamma <= 0)
@@ -195,9 +197,16 @@ class ClippedInput(FixedPointInput):
         if self.training:
             self.observe(x)
         clip = self.clip.value() if self.training else self.clip(x)
-        step = clip / self.code_range[1]
-        result: Tensor = _RoundAndClip.apply(x, step, *self.code_range)  # type: ignore[no-untyped-call]
-        return result
+        return round_and_clip(x, self._grid(clip))
+
+    def keeping(self, result: Tensor) -> AbstractContextManager[Any]:
+        # In eval() the clip of a range that has seen nothing is that of the tensor, which is gone.
+        return (
+            keep_as_codes(result, self._grid(self.clip.value())) if self.training else nullcontext()
+        )
+
+    def _grid(self, clip: Tensor) -> CodeGrid:
+        return CodeGrid(clip / self.code_range[1], *self.code_range)
 
     def observe(self, x: Tensor) -> None:
         self.clip.observe(x, self.momentum)
@@ -211,24 +220,3 @@ class ClippedInput(FixedPointInput):
 
     def reset(self) -> None:
         self.clip.reset()
-
-
-class _RoundAndClip(torch.autograd.Function):
-    """Keeps x itself for the backward pass: after a ReLU it is alive anyway, a mask would not be."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, low: int, high: int) -> Tensor:
-        ctx.save_for_backward(x, scale)
-        ctx.code_range = low, high
-        codes = (x.float() / scale).clamp_(low, high).round_()
-        return codes.mul_(scale).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, scale = ctx.saved_tensors
-        low, high = ctx.code_range
-        # One new tensor, written three times: page faults, not arithmetic, dominate here.
-        # Unsigned: x < 0 does not occur after a ReLU, whose own gradient is zero there.
-        inside = torch.empty_like(gradients[0])
-        torch.le(torch.abs(x) if low < 0 else x, high * scale, out=inside)
-        return inside.mul_(gradients[0]), None, None, None

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from dbq.quantizers.dbq.branch import level_codes
 from dbq.quantizers.dbq.staircase import TorchStaircase
-from dbq.quantizers.dbq.staircase_native import STAIRCASE, NativeStaircase
+from dbq.quantizers.dbq.staircase_native import NativeStaircase
+from dbq.quantizers.native import NATIVE
 
 no_compiler = not any(map(shutil.which, ("c++", "g++", "clang++")))
 needs_native = pytest.mark.skipif(no_compiler, reason="no C++ compiler to build the library with")
@@ -20,7 +21,7 @@ needs_native = pytest.mark.skipif(no_compiler, reason="no C++ compiler to build 
 
 @needs_native
 def test_the_library_is_built_and_loads() -> None:
-    assert STAIRCASE is not None
+    assert NATIVE is not None
 
 
 @needs_native
@@ -116,8 +117,8 @@ class Refusing(ctypes.CDLL):
     def __init__(self, *_): raise OSError("no library")
 ctypes.CDLL = Refusing
 import dbq
-from dbq.quantizers.dbq.staircase_native import STAIRCASE
-assert STAIRCASE is None
+from dbq.quantizers.native import NATIVE
+assert NATIVE is None
 conv = torch.nn.Conv2d
 net = torch.nn.Sequential(conv(3, 8, 3), conv(8, 8, 1), conv(8, 2, 1))
 dbq.prepare(net, "dbq-2t-1", torch.zeros(1, 3, 8, 8))

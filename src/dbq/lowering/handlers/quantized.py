@@ -18,12 +18,12 @@ from dbq.deploy.window import Pair, Window
 from dbq.errors import LoweringError
 from dbq.lowering.handlers.pooling import pair
 from dbq.lowering.operands import Moved, Operand, Padded, Quantized, Site
-from dbq.lowering.ratios import can_be_whole, whole_ratios
 from dbq.lowering.values import Affine, Reading, Sums, Value, pick_pixels, same
 from dbq.model.reading.recording import QUANTIZE, Constant
 from dbq.plans.precision import MAX_BITS
 from dbq.quantizers.contract import InputQuantizer, WeightQuantizer
 from dbq.quantizers.frozen import Branches, FixedPoint, Frozen
+from dbq.quantizers.ratios import can_be_whole, whole_ratios
 
 # A batch norm's output is taken to stay within beta +- 64 gamma: for any distribution at most one value
 # in 4096 lies outside (Chebyshev), for a normal one none. Only 32-bit codes use it, with steps to spare.

@@ -18,6 +18,9 @@ included (a test compares them); at the border of the region two levels meet and
 value of Q does not jump, and gradients keep flowing to whichever scale a level is now made of.
 Codes are therefore in {-1, 0, 1} and alphas >= 0 whatever the optimizer did, and there is no hook to
 forget. A layer sorts K x N numbers, not K x D.
+
+With `whole_ratios` the scales of a kernel are whole multiples of one step, such as 3 : 2, in eval() and
+in the forward of train(): the network is then trained as it will be lowered (quantizers/ratios.py).
 """
 
 from __future__ import annotations
@@ -34,11 +37,13 @@ from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
 from dbq.quantizers.dbq.output_fit import fit_branches
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
 from dbq.quantizers.frozen import Branches
+from dbq.quantizers.ratios import whole_ratios
 from dbq.quantizers.tensors import (
     keep_nan,
     midpoints,
     per_kernel,
     sorted_levels,
+    straight_through,
     sum_branches,
     working_type,
 )
@@ -67,8 +72,10 @@ class BranchQuantizer(WeightQuantizer):
         kernels: int,
         init: str = "alternate",
         learn_thresholds: bool = True,
+        whole_ratios: bool = False,
     ) -> None:
         super().__init__(precision, kernels)
+        self.whole_ratios = whole_ratios and precision.size > 1
         branches, levels = precision.size, 3**precision.size
         if init not in INITIALISATIONS:
             raise PlanError(
@@ -108,11 +115,20 @@ class BranchQuantizer(WeightQuantizer):
     def forward(self, weight: Tensor) -> Tensor:
         if not self.training:
             return keep_nan(weight, self._hard(weight).reshape(weight.shape))
-        parameters = self.alpha, self.gamma_1, self.gamma_2, self.t
+        alpha = self._whole_alpha(weight) if self.whole_ratios else self.alpha
+        parameters = alpha, self.gamma_1, self.gamma_2, self.t
         return soft_staircase(weight, *parameters, self.temperature, self.level_codes)
+
+    def _whole_alpha(self, weight: Tensor) -> Tensor:
+        """Scales in whole ratios, as in eval(); the gradient is that of the scales themselves."""
+        scales = self.freeze(weight).scales
+        whole = scales / self.gamma_2.detach().abs().clamp(min=torch.finfo(scales.dtype).tiny)
+        return straight_through(ordered(self.alpha), whole.to(self.alpha))
 
     def _hard(self, weight: Tensor) -> Tensor:
         """The frozen weight, K x D, from its levels: a third of the time it takes from all codes."""
+        if self.whole_ratios:
+            return self.freeze(weight).weight
         scales = self._scales(weight)
         levels = sum_branches(self._ordered_level_codes().to(scales).unbind(0), scales)  # K x N
         return levels.gather(1, self._level_index(weight))
@@ -120,7 +136,10 @@ class BranchQuantizer(WeightQuantizer):
     def freeze(self, weight: Tensor) -> Branches:
         index, of_level = self._level_index(weight), self._ordered_level_codes()
         codes = of_level.gather(2, index.expand(len(of_level), *index.shape))
-        return Branches(codes.reshape(-1, *weight.shape), self._scales(weight))
+        free = Branches(codes.reshape(-1, *weight.shape), self._scales(weight))
+        if not self.whole_ratios:
+            return free
+        return Branches(free.codes, whole_ratios(free).scales.to(free.scales))
 
     def borders(self) -> Tensor:
         return (self.t / self.gamma_1).sort(dim=1).values

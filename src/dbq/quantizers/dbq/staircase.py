@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dbq.quantizers.dbq.staircase_native import STAIRCASE, NativeStaircase
+from dbq.quantizers.dbq.staircase_native import NativeStaircase
+from dbq.quantizers.native import serves
 from dbq.quantizers.tensors import per_kernel, sorted_levels, working_type
 
 DEFAULT_TEMPERATURE = 50.0
@@ -35,9 +36,7 @@ def soft_staircase(
     w, alpha, gamma_1, gamma_2, t = (
         x.to(dtype).expand(K, -1) for x in (per_kernel(weight), alpha, gamma_1, gamma_2, t)
     )
-    on_cpu = w.device.type == "cpu" and dtype == torch.float32
-    native = STAIRCASE is not None and on_cpu and not torch.compiler.is_compiling()
-    staircase = NativeStaircase if native else TorchStaircase
+    staircase = NativeStaircase if serves(w) else TorchStaircase
     T = temperature.to(dtype)
     z: Tensor = staircase.apply(w, alpha, gamma_1, gamma_2, t, T, level_codes)  # type: ignore[no-untyped-call]
     return z.reshape(weight.shape).to(weight.dtype)

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from dbq.model.roles import WeightLayer
 from dbq.model.statistics import Statistics, move_statistics
-from dbq.posttraining.residuals import repair
-from dbq.posttraining.stepping import Pass
+from dbq.posttraining.fitting.residuals import repair
+from dbq.posttraining.fitting.stepping import Pass
+from dbq.posttraining.fitting.trust import trust
 from dbq.quantizers.contract import BatchNorm
 
 
@@ -133,12 +134,13 @@ def correct_norm(
     noise.
     """
     of_float, of_quantized, change = Statistics(), Statistics(), Statistics()
-    for x_float, x in pairs.inputs():
-        of_float.add(x_float)
-        of_quantized.add(x)
+    trusted = [trust(x, x_float) for x_float, x in pairs.inputs()]
+    for (x_float, x), weight in zip(pairs.inputs(), trusted, strict=True):
+        of_float.add(x_float, weight)
+        of_quantized.add(x, weight)
     move_statistics(norm, of_float, of_quantized, variance)
     if shortcut is not None:
         assert norm.running_mean is not None
-        for both in pairs.kept(shortcut):
-            change.add(repair(norm, *both))
+        for both, weight in zip(pairs.kept(shortcut), trusted, strict=True):
+            change.add(repair(norm, *both), weight)
         norm.running_mean -= change.mean.to(norm.running_mean)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from dbq.posttraining.stepping import Pass
+from dbq.posttraining.fitting.stepping import Pass
 
 
 class Keeper(nn.Module):
@@ -71,4 +73,21 @@ def test_abandoned_passes_leave_no_thread() -> None:
         each.advance()
     for each in passes:
         each.abandon()
+    assert not set(threading.enumerate()) - before
+
+
+def test_ctrl_c_while_a_pass_begins(monkeypatch: pytest.MonkeyPatch, heard: None) -> None:
+    """`Thread.start` waits for the thread's first sign of life: the signal comes just before it."""
+    before, wait = set(threading.enumerate()), threading.Event.wait
+
+    def interrupted(self: threading.Event, timeout: float | None = None) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return wait(self, timeout)
+
+    each = Pass(Keeper().eval(), torch.ones(1, 3), ["first"])
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Event, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            each.advance()
+    each.abandon()
     assert not set(threading.enumerate()) - before

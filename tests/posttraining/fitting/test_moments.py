@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from dbq.posttraining.moments import DAMPINGS, Moments, best_damping, outputs, patches
+from dbq.model.roles import WeightLayer, kernels_of
+from dbq.posttraining.fitting.moments import DAMPINGS, Moments, best_damping, outputs, patches
+
+
+class SamePadding(nn.Conv2d):
+    """Pads more at the end, by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.pad(x, (0, 1, 1, 2))
+        return F.conv2d(x, self.weight, self.bias, stride=self.stride, groups=self.groups)
+
 
 LAYERS = [
     nn.Conv2d(4, 6, 1),
@@ -15,16 +26,26 @@ LAYERS = [
     nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(0, 1), dilation=(1, 2), bias=False),
     nn.Conv2d(4, 8, 3, groups=4, padding="same"),
     nn.Conv2d(4, 8, 3, groups=2, padding=1, padding_mode="reflect"),
+    pytest.param(
+        nn.Conv2d(4, 6, 4, padding="same"),
+        marks=pytest.mark.filterwarnings("ignore:Using padding='same'"),
+    ),
+    nn.Conv2d(4, 6, 3, padding="valid"),
+    SamePadding(4, 8, 3, stride=2, groups=2),
+    nn.ConvTranspose2d(4, 6, 2, stride=2),
+    nn.ConvTranspose2d(4, 6, 3, stride=(2, 3), padding=1, output_padding=1, groups=2),
+    nn.ConvTranspose2d(4, 6, 3, padding=(2, 3), dilation=(1, 2), bias=False),
+    nn.ConvTranspose2d(4, 6, 1, stride=2, padding=1),
     nn.Linear(4, 5),
 ]
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 @pytest.mark.parametrize("every", [1, 2])
-def test_products_of_patches_are_the_outputs(layer: nn.Conv2d | nn.Linear, every: int) -> None:
-    x = torch.randn(3, 4, 8, 9) if isinstance(layer, nn.Conv2d) else torch.randn(3, 7, 4)
+def test_products_of_patches_are_the_outputs(layer: WeightLayer, every: int) -> None:
+    x = torch.randn(3, 7, 4) if isinstance(layer, nn.Linear) else torch.randn(3, 4, 8, 9)
     rows = patches(layer, x, every)
-    weight = layer.weight.reshape(len(rows), -1, rows.shape[-1])
+    weight = kernels_of(layer).reshape(len(rows), -1, rows.shape[-1])
     wanted = outputs(layer, layer(x), every)
     torch.testing.assert_close(rows @ weight.mT, wanted, rtol=1e-4, atol=1e-5)
 

@@ -14,18 +14,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dbq.model.layers import QuantConv2d, QuantLinear
-from dbq.posttraining.moments import (
+from dbq.model.layers import QuantLayer
+from dbq.model.roles import WeightLayer, kernels_of
+from dbq.posttraining.fitting.importance import Importance, importance
+from dbq.posttraining.fitting.moments import (
     DAMPINGS,
     Moments,
     Problem,
+    at_samples,
     best_damping,
     outputs,
     patches,
     thinning,
+    trusted,
 )
-from dbq.posttraining.pairs import Pairs, correct_norm, execution_order
-from dbq.posttraining.residuals import find_residuals, repair
+from dbq.posttraining.fitting.pairs import Pairs, Stop, correct_norm, execution_order
+from dbq.posttraining.fitting.products import is_its_product
+from dbq.posttraining.fitting.residuals import find_residuals, repair
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
 from dbq.support.progress import Progress, silent
 
@@ -34,10 +39,6 @@ FEWEST = 16  # images that even the first layers see
 LIVE = 8  # tensors of the size of a layer's input that are alive for an image, in both networks
 SHARES = (1.0, 0.85, 0.7, 0.55, 0.4)  # of the largest input seen: where to clip
 RANGE_BATCHES = 4  # batches on which clips are compared
-
-
-# Other classes of layers, which do more than a convolution of their input, stay as `prepare` left them.
-Fitted = QuantConv2d | QuantLinear
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Choices:
     shortcuts: bool = True  # let the last layer of a residual block repair its shortcut
     variances: bool = True  # of batch norms behind fitted layers, as well as their means
     norms: bool = True  # batch norms by pairs, biases where there is none
+    importance: bool = True  # pixels count by what the network's outputs make of them
 
 
 EVERYTHING = Choices()
@@ -66,6 +68,32 @@ class FittedLayer:
     seconds: float
 
 
+def layer_importance(
+    teacher: nn.Module, student: nn.Module, images: Tensor, memory: int, seed: int
+) -> Importance:
+    """How much the places of each layer's output count, for the images that `fit_layers` will use."""
+    modules, order = dict(student.named_modules()), _order(teacher, student, images)
+    counts = {
+        stop.name: _images_for(order, index, memory)
+        for index, stop in enumerate(order)
+        if isinstance(modules[stop.name], QuantLayer)
+    }
+    return importance(teacher, images, counts, BATCH, seed)
+
+
+def _order(teacher: nn.Module, student: nn.Module, images: Tensor) -> list[Stop]:
+    """Where both networks wait: quantized layers and batch norms."""
+    modules = student.named_modules()
+    wanted = {name for name, m in modules if isinstance(m, QuantLayer | BatchNorm)}
+    return execution_order(teacher, images[:1], wanted)
+
+
+def _images_for(order: list[Stop], index: int, memory: int) -> int:
+    """How many images may be under way from a stop on."""
+    largest = max(later.bytes_per_image for later in order[index:])
+    return max(FEWEST, memory // (LIVE * largest))
+
+
 @torch.no_grad()
 def fit_layers(
     teacher: nn.Module,
@@ -74,14 +102,15 @@ def fit_layers(
     choices: Choices = EVERYTHING,
     memory: int = 2 << 30,
     progress: Progress = silent,
+    importance: Importance | None = None,
 ) -> list[FittedLayer]:
     """Fit the quantized layers of `student` in the order they run; `teacher` is the float network.
 
-    `memory` bounds the activations that are alive at the same time, in bytes.
+    `memory` bounds the activations that are alive at the same time, in bytes. `importance` is what
+    `layer_importance` found; layers without it have pixels that count alike.
     """
-    modules = dict(student.named_modules())
-    wanted = {name for name, m in modules.items() if isinstance(m, Fitted | BatchNorm)}
-    order = execution_order(teacher, images[:1], wanted)
+    modules, order = dict(student.named_modules()), _order(teacher, student, images)
+    counting = importance if importance is not None and choices.importance else {}
     norm_of = {stop.corrects: stop.name for stop in order if stop.corrects}
     use_shortcuts = choices.shortcuts and choices.target and choices.norms
     residuals = find_residuals(teacher, images[:1], norm_of) if use_shortcuts else {}
@@ -92,18 +121,20 @@ def fit_layers(
         for index, stop in enumerate(order):
             progress("layers", index, len(order))
             start = time.monotonic()
-            largest = max(later.bytes_per_image for later in order[index:])
-            pairs.move_to(index, max(FEWEST, memory // (LIVE * largest)))
+            pairs.move_to(index, _images_for(order, index, memory))
             module, block = modules[stop.name], block_of.get(stop.name)
             if isinstance(module, BatchNorm):
                 if choices.norms and module.track_running_stats:
                     is_fitted = choices.codes and stop.corrects in fitted
                     correct_norm(module, pairs, choices.variances or not is_fitted, block)
                 continue
-            assert isinstance(module, Fitted)
+            assert isinstance(module, QuantLayer)
             norm = teacher.get_submodule(norm_of[stop.name]) if stop.name in norm_of else None
             float_layer = teacher.get_submodule(stop.name)
-            fit = _LayerFit(module, float_layer, pairs, choices, norm, block)
+            if not is_its_product(float_layer, pairs.passes[0][0].input):
+                continue  # its class does something to the output: it stays as `prepare` left it
+            counts = counting.get(stop.name)
+            fit = _LayerFit(module, float_layer, pairs, choices, norm, block, counts)
             before, after = fit.run()
             if module.weight_quantizer is not None:
                 fitted.add(stop.name)
@@ -119,12 +150,12 @@ class _LayerFit:
     """The fit of one layer, which all passes wait at."""
 
     def __init__(
-        self, layer: Fitted, float_layer: nn.Module, pairs: Pairs, choices: Choices,
-        norm: nn.Module | None, block: str | None,
+        self, layer: QuantLayer, float_layer: nn.Module, pairs: Pairs, choices: Choices,
+        norm: nn.Module | None, block: str | None, counts: Tensor | None,
     ) -> None:  # fmt: skip
         self.layer, self.float_layer = layer, float_layer
         self.pairs, self.choices = pairs, choices
-        self.norm, self.block = norm, block
+        self.norm, self.block, self.counts = norm, block, counts
 
     def run(self) -> tuple[float, float]:
         """Fit it; the output errors before and after."""
@@ -134,25 +165,32 @@ class _LayerFit:
         halves = self._moments()
         total = halves[0] + halves[1]
         has_shift = choices.norms and (self.norm is not None or layer.bias is not None)
-        weight = self.float_layer.get_parameter("weight")
+        assert isinstance(self.float_layer, WeightLayer)
+        weight = kernels_of(self.float_layer)
         damping = best_damping(halves, weight, has_shift) if choices.target else DAMPINGS[0]
         target = total.problem(weight, has_shift, damping).target() if choices.target else weight
         undamped = total.problem(weight, has_shift, 0.0)
-        before = undamped.relative_error(layer.quantized_weight())
+        before = undamped.relative_error(layer.quantized_kernels())
         if layer.weight_quantizer is not None and choices.codes:
             self._fit_weight(target, total.problem(weight, has_shift, total.uncertainty), undamped)
         if layer.bias is not None and choices.norms:
-            layer.bias += total.shift(layer.quantized_weight()).to(layer.bias)
-        return before, undamped.relative_error(layer.quantized_weight())
+            assert isinstance(layer.bias, Tensor)
+            layer.bias += total.shift(layer.quantized_kernels()).to(layer.bias)
+        return before, undamped.relative_error(layer.quantized_kernels())
 
     def _moments(self) -> tuple[Moments, Moments]:
         """The sums over every other batch, and over the rest."""
         layer, halves = self.layer, [Moments.nothing(), Moments.nothing()]
-        kernel = layer.weight[0].numel()
+        kernel = layer.kernels()[0].numel()
         for number, (x, y) in enumerate(self._samples()):
             every = thinning(kernel, y[0, 0].numel(), self.pairs.count)
-            x = patches(layer, layer.quantized_input(x), every)
-            halves[number % 2] += Moments.of(x, outputs(self.float_layer, y, every))
+            x = layer.quantized_input(x)
+            weight = trusted(self.float_layer, x, y, every)
+            if self.counts is not None:
+                counts = self.counts[number * BATCH : number * BATCH + len(y)]
+                weight = weight * at_samples(self.float_layer, counts, every)
+            x = patches(self.float_layer, x, every)
+            halves[number % 2] += Moments.of(x, outputs(self.float_layer, y, every), weight)
         return halves[0], halves[1]
 
     def _samples(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -170,12 +208,12 @@ class _LayerFit:
         layer, quantizer = self.layer, self.layer.weight_quantizer
         assert quantizer is not None
         before = {name: value.clone() for name, value in quantizer.state_dict().items()}
-        weight = layer.weight.detach().clone()
-        least = undamped.error(layer.quantized_weight()).sum()
-        layer.weight.copy_(quantizer.fit(target, problem.H))
-        if not undamped.error(layer.quantized_weight()).sum() < least:
+        kernels = layer.kernels().detach().clone()
+        least = undamped.error(layer.quantized_kernels()).sum()
+        layer.set_kernels(quantizer.fit(target, problem.H))
+        if not undamped.error(layer.quantized_kernels()).sum() < least:
             quantizer.load_state_dict(before)
-            layer.weight.copy_(weight)
+            layer.set_kernels(kernels)
 
     def _fit_range(self, quantizer: InputQuantizer) -> None:
         """Observe all batches; then try narrower ranges, if the range is an observed one."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dbq.errors import LayerError
+from dbq.support.interrupt import uninterrupted
 
 
 class _Abandoned(BaseException):
@@ -56,23 +57,29 @@ class Pass:
         self._started = False
 
     def advance(self) -> bool:
-        """Run to the next stop; False if there was none and the pass is over."""
-        if self._started:
-            self._mine.release()
-        else:
-            self._started = True
-            self._thread.start()
-        self._callers.acquire()
+        """Run to the next stop; False if there was none and the pass is over.
+
+        Ctrl-C waits for the stop. Inside of `Thread.start` it would leave a thread that runs, but
+        that `is_alive` and `join` do not know of yet; inside of a semaphore, a lock that nobody opens.
+        """
+        with uninterrupted():
+            if self._started:
+                self._mine.release()
+            else:
+                self._started = True
+                self._thread.start()
+            self._callers.acquire()
         if self._error is not None:
             raise self._error
         return self.name is not None
 
     def abandon(self) -> None:
         """End the pass where it is."""
-        if self._started and self._thread.is_alive():
-            self._abandoned = True
-            self._mine.release()
-            self._thread.join()
+        with uninterrupted():
+            if self._started and self._thread.is_alive():
+                self._abandoned = True
+                self._mine.release()
+                self._thread.join()
 
     def _run(self, model: nn.Module, batch: Tensor) -> None:
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dbq.posttraining.pairs import execution_order
-from dbq.posttraining.residuals import find_residuals, repair
+from dbq.posttraining.fitting.pairs import execution_order
+from dbq.posttraining.fitting.residuals import find_residuals, repair
 
 
 class Residual(nn.Module):

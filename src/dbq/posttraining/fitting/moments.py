@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dbq.posttraining.fitting.products import operand
+from dbq.posttraining.fitting.trust import trust
 from dbq.quantizers.fitting.output_error import grouped
 from dbq.quantizers.tensors import per_kernel
 
@@ -31,18 +33,17 @@ def patches(layer: nn.Module, x: Tensor, every: int = 1) -> Tensor:
     """
     if isinstance(layer, nn.Linear):
         return x.reshape(1, -1, x.shape[-1])
-    assert isinstance(layer, nn.Conv2d)
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    if any(layer._reversed_padding_repeated_twice):
-        x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
-    stride = every * layer.stride[0], every * layer.stride[1]
-    if layer.kernel_size == (1, 1):
-        x = x[:, :, :: stride[0], :: stride[1]].flatten(2)
+    read = operand(layer, x)
+    stride = every * read.stride[0], every * read.stride[1]
+    if read.kernel == (1, 1):
+        x = read.x[:, :, :: stride[0], :: stride[1]].flatten(2)
     else:
-        x = F.unfold(x, layer.kernel_size, layer.dilation, 0, stride)
+        x = F.unfold(read.x, read.kernel, read.dilation, 0, stride)
     images, _, pixels = x.shape
-    x = x.reshape(images, layer.groups, -1, pixels).permute(1, 0, 3, 2)
-    return x.reshape(layer.groups, images * pixels, -1)
+    if read.flipped:
+        x = x.reshape(images, -1, math.prod(read.kernel), pixels).flip(2)
+    x = x.reshape(images, read.groups, -1, pixels).permute(1, 0, 3, 2)
+    return x.reshape(read.groups, images * pixels, -1)
 
 
 def outputs(layer: nn.Module, y: Tensor, every: int = 1) -> Tensor:
@@ -50,11 +51,22 @@ def outputs(layer: nn.Module, y: Tensor, every: int = 1) -> Tensor:
     if isinstance(layer, nn.Linear):
         y, groups = y.reshape(1, -1, y.shape[-1]), 1
     else:
-        assert isinstance(layer, nn.Conv2d)
+        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
         y, groups = y[:, :, ::every, ::every], layer.groups
         y = y.reshape(len(y), groups, y.shape[1] // groups, -1).permute(1, 0, 3, 2)
         y = y.reshape(groups, -1, y.shape[-1])
     return y if layer.bias is None else y - layer.bias.reshape(groups, 1, -1)
+
+
+def trusted(layer: nn.Module, x: Tensor, y: Tensor, every: int = 1) -> Tensor:
+    """How much each sample counts, [samples], in the order of `patches`: y are the wanted outputs."""
+    channels = -1 if isinstance(layer, nn.Linear) else 1
+    return at_samples(layer, trust(layer(x), y, channels), every)
+
+
+def at_samples(layer: nn.Module, places: Tensor, every: int = 1) -> Tensor:
+    """A number for each place of a layer's output, in the order of `patches`."""
+    return (places if isinstance(layer, nn.Linear) else places[:, ::every, ::every]).flatten()
 
 
 def thinning(kernel: int, pixels: int, images: int) -> int:
@@ -73,7 +85,7 @@ SMALLEST = 1e-12  # added even where an input is always 0
 class Moments:
     """Sums over samples. With `centred`, the error that a shift of the output can undo is left out."""
 
-    count: int
+    count: float  # the sum of their weights
     xx: Tensor  # G x D x D
     yx: Tensor  # G x K x D
     x: Tensor  # G x D
@@ -87,12 +99,14 @@ class Moments:
         return cls(0, zero, zero, zero, zero, zero)
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor) -> Moments:
-        """The sums of one batch: x [G, S, D], y [G, S, K]."""
+    def of(cls, x: Tensor, y: Tensor, weight: Tensor | None = None) -> Moments:
+        """The sums of one batch: x [G, S, D], y [G, S, K], and how much each sample counts, [S]."""
+        weight = x.new_ones(x.shape[1]) if weight is None else weight
+        wx, wy = (weight.unsqueeze(1) * z for z in (x, y))
         return cls(
-            x.shape[1], (x.mT @ x).double(), (y.mT @ x).double(),
-            x.sum(1, dtype=torch.float64), y.sum(1, dtype=torch.float64),
-            y.square().sum(1, dtype=torch.float64),
+            float(weight.sum()), (wx.mT @ x).double(), (wy.mT @ x).double(),
+            wx.sum(1, dtype=torch.float64), wy.sum(1, dtype=torch.float64),
+            (wy * y).sum(1, dtype=torch.float64),
         )  # fmt: skip
 
     def __add__(self, other: Moments) -> Moments:

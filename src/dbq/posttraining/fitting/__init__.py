@@ -1,0 +1,1 @@
+"""One layer after the other, fitted to the outputs of the float network."""

@@ -1,0 +1,149 @@
+"""Activations rounded to a grid: forward, backward, and as bytes in between.
+
+`round_and_clip` is the arithmetic. Two implementations of it: torch calls, for any device and data type
+and for torch.compile, and native kernels for float32 on a CPU, which make one pass over memory.
+
+A layer keeps its input for the backward pass. What has been rounded is a code times a step, so
+`keep_as_codes` keeps a byte for each value instead of four, and gives back the same bits.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from dbq.quantizers.native import NATIVE, serves
+
+
+class CodeGrid(NamedTuple):
+    """Values step * code, low <= code <= high; the step is a scalar."""
+
+    step: Tensor
+    low: int
+    high: int
+
+    @property
+    def code_type(self) -> torch.dtype:
+        """The bytes that codes are kept in."""
+        return torch.int8 if self.low < 0 else torch.uint8
+
+
+def round_and_clip(x: Tensor, grid: CodeGrid) -> Tensor:
+    """The nearest value of the grid; its gradient is 1 where nothing is clipped, else 0."""
+    result: Tensor = _RoundAndClip.apply(x, *grid)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _RoundAndClip(torch.autograd.Function):
+    """Keeps x itself for the backward pass: after a ReLU it is alive anyway, a mask would not be.
+
+    The native kernel says whether anything was clipped. Most often nothing was, and then nothing is kept
+    and the gradient is handed on.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+        grid = CodeGrid(step, low, high)
+        ctx.code_range, ctx.clipped = (low, high), True
+        if serves(x) and _is_dense(x):
+            result = torch.empty_like(x)
+            ctx.clipped = bool(_call("dbq_round_forward", x, grid, result))
+        else:
+            codes = (x.float() / step).clamp_(low, high).round_()
+            result = codes.mul_(step).to(x.dtype)
+        if ctx.clipped:
+            ctx.save_for_backward(x, step)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        if not ctx.clipped:
+            return gradient, None, None, None
+        x, step = ctx.saved_tensors
+        low, high = ctx.code_range
+        # Unsigned: x < 0 does not occur after a ReLU, whose own gradient is zero there.
+        if serves(x) and _is_dense(x) and gradient.dtype == x.dtype:
+            same = (
+                gradient if gradient.stride() == x.stride() else torch.empty_like(x).copy_(gradient)
+            )
+            inside = torch.empty_like(x)
+            _call("dbq_round_backward", x, CodeGrid(step, low, high), same, inside)
+            return inside, None, None, None
+        # One new tensor, written three times: page faults, not arithmetic, dominate here.
+        inside = torch.empty_like(gradient)
+        torch.le(torch.abs(x) if low < 0 else x, high * step, out=inside)
+        return inside.mul_(gradient), None, None, None
+
+
+class _Codes(NamedTuple):
+    codes: Tensor
+    grid: CodeGrid
+    dtype: torch.dtype
+
+
+def keep_as_codes(rounded: Tensor, grid: CodeGrid) -> AbstractContextManager[Any]:
+    """While it is open, whoever keeps `rounded` for a backward pass keeps its codes, a byte each.
+
+    `rounded` is a result of `round_and_clip` on this grid. Grids whose codes are no bytes, and values
+    that are not float32 (their codes could not be told from them), are kept as they are.
+    """
+    fits = grid.high <= torch.iinfo(grid.code_type).max
+    if (
+        rounded.dtype != torch.float32
+        or not fits
+        or not torch.is_grad_enabled()
+        or torch.compiler.is_compiling()
+    ):
+        return nullcontext()
+    # Known by its place, not by holding it: the hooks live as long as the graph.
+    marks = rounded.data_ptr(), rounded.shape, rounded.stride(), rounded.dtype
+    grid = grid._replace(step=grid.step.clone())  # a later batch may move the range in place
+
+    def pack(kept: Tensor) -> Tensor | _Codes:
+        if (kept.data_ptr(), kept.shape, kept.stride(), kept.dtype) != marks:
+            return kept
+        return _Codes(_packed(kept, grid), grid, kept.dtype)
+
+    def unpack(kept: Tensor | _Codes) -> Tensor:
+        return kept if isinstance(kept, Tensor) else _unpacked(kept)
+
+    return saved_tensors_hooks(pack, unpack)
+
+
+def _packed(rounded: Tensor, grid: CodeGrid) -> Tensor:
+    if serves(rounded) and _is_dense(rounded):
+        codes = torch.empty_like(rounded, dtype=grid.code_type)
+        _call("dbq_codes_pack", rounded, grid, codes)
+        return codes
+    return (rounded / grid.step).round_().to(grid.code_type)
+
+
+def _unpacked(kept: _Codes) -> Tensor:
+    codes, grid, dtype = kept
+    if NATIVE is not None and codes.device.type == "cpu" and _is_dense(codes):
+        rounded = torch.empty_like(codes, dtype=dtype)
+        _call("dbq_codes_unpack", codes, grid, rounded)
+        return rounded
+    return codes.to(dtype).mul_(grid.step)
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether its elements fill a stretch of memory, in either usual order."""
+    return x.is_contiguous() or (
+        x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+    )
+
+
+def _call(name: str, x: Tensor, grid: CodeGrid, *others: Tensor) -> int | None:
+    """Run a native kernel on `x` and others laid out like it; the last of them takes the result."""
+    pointers = [other.data_ptr() for other in others]
+    step, threads = float(grid.step), torch.get_num_threads()
+    found: int | None = getattr(NATIVE, name)(
+        x.data_ptr(), x.numel(), step, grid.low, grid.high, threads, *pointers
+    )
+    return found
