@@ -14,10 +14,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dbq.cli.main import app
-from dbq.deploy.classification import evaluate_folder
 from dbq.deploy.file.fileformat import save
 from dbq.deploy.operations.average_pool import AveragePool
 from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.pictures.classification import evaluate_folder
 from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor
 from dbq.deploy.window import Window

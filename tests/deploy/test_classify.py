@@ -12,7 +12,7 @@ from torch import nn
 
 import dbq
 from dbq.deploy.file.fileformat import load_program, write_program
-from dbq.deploy.images import read_image
+from dbq.deploy.pictures.images import read_image
 from dbq.errors import DataError, EngineError, FileFormatError, LoweringError
 from tests.photographs import write_photograph
 

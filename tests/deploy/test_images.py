@@ -17,8 +17,8 @@ from PIL import Image
 from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.views import centre_view, random_view
-from dbq.deploy import images
-from dbq.deploy.images import fit_pixels, images_in, read_image
+from dbq.deploy.pictures import images
+from dbq.deploy.pictures.images import fit_pixels, images_in, read_image
 from dbq.errors import DataError
 from tests.photographs import write_photograph
 

@@ -28,7 +28,7 @@ from dbq.support.interrupt import interruptible
 from dbq.support.regular import why_unreadable
 
 if TYPE_CHECKING:
-    from dbq.deploy.classification import Guess
+    from dbq.deploy.pictures.classification import Guess
 
 LIBRARY = Path(__file__).parents[1] / "libdbq.so"
 
@@ -37,7 +37,8 @@ Outputs = Any  # an array, or a dict of arrays where there are several outputs
 
 TEXTS = ("name", "kind", "precision", "kernel", "type")  # of a layer
 MAX_THREADS, MAX_WORK, MAX_MEMORY = 256, 10**13, 2**31  # the last two unless the caller raises them
-QUICK = 2 * 10**8  # steps that take far less than a second
+# Steps that take far less than a second, with plain loops and with vector kernels.
+QUICK, QUICK_VECTORS = 2 * 10**8, 4 * 10**9
 BAD_FILE = (1, 2, 3)  # dbq_status: DBQ_CANNOT_READ, DBQ_BAD_FILE, DBQ_BAD_VERSION
 
 
@@ -183,7 +184,7 @@ class Net:
         centre is cropped, as in the test of the data set; if it states none, the image is scaled to just
         cover the network's size. Pixels of that size stay as they are. Classes may have numbers only.
         """
-        from dbq.deploy.classification import classify  # which needs this module
+        from dbq.deploy.pictures.classification import classify  # which needs this module
 
         return classify(self, image, top)
 
@@ -311,7 +312,8 @@ class Net:
             self._check(call())
 
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and images * self.work > QUICK:
+        quick = QUICK if self.isa == "scalar" else QUICK_VECTORS
+        if is_main and images * self.work > quick:
             interruptible(checked, partial(self._library.dbq_cancel, self._open))
         else:
             checked()

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dbq.deploy.onnx.graph import Graph
 from dbq.deploy.onnx.values import Values
@@ -87,10 +86,7 @@ def _grid(graph: Graph, tensor: Tensor) -> tuple[str, str]:
     return graph.constant(float(tensor.scale)), graph.constant(zero)
 
 
-def dequantized(
-    graph: Graph, codes: npt.NDArray[np.int8] | npt.NDArray[np.int32], steps: Floats, label: str
-) -> str:
-    """Constant codes times a step for each index of the first axis."""
-    x, step = graph.constant(codes, label), graph.constant(steps, f"{label}/step")
-    zeros = graph.constant(np.zeros(len(steps), codes.dtype))
-    return graph.add("DequantizeLinear", x, step, zeros, label=label, axis=0)
+def dequantized(graph: Graph, codes: str, steps: Floats, label: str) -> str:
+    """int8 codes times a step for each index of the first axis."""
+    step, zeros = graph.constant(steps), graph.constant(np.zeros(len(steps), np.int8))
+    return graph.add("DequantizeLinear", codes, step, zeros, label=label, axis=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbq.deploy.onnx.graph import Graph
+from dbq.deploy.onnx.graph import Bits, Graph
 from dbq.deploy.tensors import Shape, Tensor
 from dbq.deploy.window import Window
 
@@ -20,6 +20,7 @@ class Values:
     graph: Graph
     tensors: Sequence[Tensor]
     outputs: frozenset[int]  # the tensors that the program returns
+    weight_bits: Bits  # weights are written in no fewer
     facts: Mapping[str, Any]
     names: dict[int, str] = field(default_factory=dict)
 
@@ -40,11 +41,12 @@ class Values:
         if cut != list(sizes):
             indices = [self.graph.constant(numbers) for numbers in ([0, 0], cut, [2, 3])]
             x = self.graph.add("Slice", x, *indices, label=label)
-        attributes: dict[str, Any] = {
-            "kernel_shape": window.kernel,
-            "strides": window.stride,
-            "pads": (*window.padding, *(max(0, end - size) for end, size, _ in axes)),
-        }
+        pads = (*window.padding, *(max(0, end - size) for end, size, _ in axes))
+        attributes: dict[str, Any] = {"kernel_shape": window.kernel}
+        if window.stride != (1, 1):
+            attributes["strides"] = window.stride
+        if any(pads):
+            attributes["pads"] = pads
         if window.dilation != (1, 1):
             attributes["dilations"] = window.dilation
         return x, attributes

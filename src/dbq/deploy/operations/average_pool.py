@@ -46,7 +46,7 @@ class AveragePool(Summing):
         ones = np.ones((shape.channels, 1, *self.window.kernel), np.float32)
         output = values.shape(self.writes[0])
         x, attributes = values.windowed(self.input, self.window, output, self.name)
-        weight = values.graph.constant(ones, f"{self.name}/codes")
+        weight = values.graph.constant(ones)
         attributes["group"] = shape.channels
         return [values.graph.add("Conv", x, weight, label=self.name, **attributes)]
 
@@ -82,7 +82,7 @@ class MeanPool(AveragePool):
 
     def onnx_sums(self, values: Values) -> list[str]:
         (total,) = super().onnx_sums(values)
-        counts = values.graph.constant(self.counts(values.tensors), f"{self.name}/counts")
+        counts = values.graph.constant(self.counts(values.tensors))
         return [values.graph.add("Div", total, counts, label=self.name)]
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:

@@ -125,7 +125,7 @@ def _select(graph: Graph, x: str, indices: list[int], planes: Shape, label: str)
 
 
 def _gather(graph: Graph, x: str, indices: list[int], label: str) -> str:
-    order = graph.constant(indices, label=f"{label}/order")
+    order = graph.constant(indices)
     return graph.add("Gather", x, order, label=label, axis=1)
 
 

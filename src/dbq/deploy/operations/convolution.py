@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dbq.deploy.file.binary import ByteReader, ByteWriter
 from dbq.deploy.file.packing import pack, packed_size, unpack
-from dbq.deploy.onnx import int8
+from dbq.deploy.onnx import int8, packing
 from dbq.deploy.onnx.values import Values
 from dbq.deploy.onnx.weights import LARGEST, halved, merge, with_exact_bias
 from dbq.deploy.operations.operation import Summing
@@ -173,9 +173,12 @@ class Convolution(Summing):
         graph, output = values.graph, values.shape(self.writes[0])
         x, attributes = values.windowed(self.input, self.window, output, self.name)
         attributes["group"] = self.groups
-        codes = self.integers.astype(np.float32)
-        weights = [graph.constant(branch, f"{self.name}/codes") for branch in codes]
-        return [graph.add("Conv", x, w, label=self.name, **attributes) for w in weights]
+        sums = []
+        for codes in self.integers:
+            weight = packing.as_floats(graph, codes, values.weight_bits)
+            total = graph.add("Conv", x, weight, label=self.name, **attributes)
+            sums.append(graph.add("Round", total))  # see dbq.deploy.onnx.exact
+        return sums
 
     def onnx_affine(self, values: Values, slopes: Doubles, offsets: Doubles) -> str:
         """All branches as one 8-bit convolution."""
@@ -194,10 +197,10 @@ class Convolution(Summing):
         if is_linear:
             codes = codes.reshape(len(codes), -1)
             stored = graph.add("Flatten", stored, label=self.name)
-        weight = int8.dequantized(graph, codes, merged.steps, f"{self.name}/weight")
-        steps = merged.steps * np.float32(x_scale)
-        bias_codes = np.clip(np.rint(offsets / steps), -(2**31) + 1, 2**31 - 1).astype(np.int32)
-        bias = int8.dequantized(graph, bias_codes, steps, f"{self.name}/bias")
+        weight = packing.as_bytes(graph, codes, values.weight_bits)
+        weight = int8.dequantized(graph, weight, merged.steps, self.name)
+        # openvino adds it as it is; onnxruntime rounds it to steps of the weights times the input's.
+        bias = graph.constant(offsets.astype(np.float32))
         x = int8.value(values, self.input, stored)
         if is_linear:
             return graph.add("Gemm", x, weight, bias, label=self.name, transB=1)

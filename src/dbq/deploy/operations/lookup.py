@@ -86,7 +86,7 @@ class Lookup(Operation):
         pixels = graph.add("Cast", planes, label=self.name, to=6)  # int32
         starts = np.arange(len(table), dtype=np.int32)[:, None, None] * 256
         indices = graph.add("Add", pixels, graph.constant(starts), label=self.name)
-        constant = graph.constant(table.ravel(), "image/table")
+        constant = graph.constant(table.ravel())
         return graph.add("Gather", constant, indices, label=self.name, axis=0)
 
     def _line(self, values: Values, tensor: Tensor) -> tuple[Floats, Floats] | None:

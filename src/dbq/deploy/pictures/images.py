@@ -133,7 +133,7 @@ def require_pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError:
-        raise DataError("image files need Pillow: pip install 'dbq[images]'") from None
+        raise DataError("image files need Pillow: pip install 'dbq[run]'") from None
 
 
 def decode(source: str | os.PathLike[str] | IO[bytes], at_least: int = 0) -> PillowImage:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dbq.deploy.engine import Net, load, whole
-from dbq.deploy.images import fit_pixels, images_in, read_image, resize_rule
+from dbq.deploy.pictures.images import fit_pixels, images_in, read_image, resize_rule
 from dbq.errors import DataError, EngineError, closest
 from dbq.support.facts import fact, fact_list
 

@@ -1,0 +1,1 @@
+"""A Program as C source for microcontrollers: integers only, no allocation, no library."""

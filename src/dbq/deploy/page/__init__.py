@@ -1,0 +1,1 @@
+"""A network as a page: one HTML file with the engine and the network inside."""
