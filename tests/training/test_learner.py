@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from dbq.model.layers import QuantConv2d, QuantLinear
 from dbq.model.schedule import cosine_rate
 from dbq.training.guards import stop_if_broken
 from dbq.training.learner import Learner
-from dbq.training.networks import teacher_network
+from dbq.training.networks import quantized_network, teacher_network
 from dbq.training.processes.world import World, choose_device
 from dbq.training.recipe import Recipe, load_recipe
 
@@ -79,6 +80,84 @@ def test_a_step_is_sgd_on_the_stated_loss() -> None:
         decay = 0.0 if "weight_quantizer" in name else 0.01
         expected = old - 0.1 * (old.grad + decay * old)
         torch.testing.assert_close(new, expected, rtol=1e-5, atol=1e-6)  # float32, one step
+
+
+def in_blocks(plan: str = "dbq-2t-1") -> nn.Sequential:
+    """A network with two blocks, "0" and "2"."""
+    torch.manual_seed(9)
+    block = lambda: nn.Sequential(  # noqa: E731
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Conv2d(8, 3, 1), nn.BatchNorm2d(3)
+    )
+    net = nn.Sequential(block(), nn.ReLU(), block(), nn.Flatten(), nn.Linear(192, 4))
+    dbq.prepare(net, plan, BATCH.images[:1])
+    return net
+
+
+def test_features_of_blocks() -> None:
+    """The loss is the plain one plus the relative squared error of each block's output."""
+    losses, teacher = {}, in_blocks("fp").eval()
+    for features in (0.0, 0.5):
+        chosen = recipe(f"extra.features={features}", "extra.distill=0.25")
+        learner = Learner(chosen, in_blocks(), teacher, CPU)
+        learner.move_to(0, 1)
+        losses[features] = float(learner.step(BATCH, 0)[0]) / 12
+
+    twin = in_blocks().train()
+    dbq.TemperatureSchedule(twin, start=20, increment=20)
+    with torch.no_grad():
+        first, wanted = twin[0](BATCH.images), teacher[0](BATCH.images)
+        second, wanted_2 = twin[2](first.relu()), teacher[2](wanted.relu())
+        errors = [
+            ((a - b) ** 2).sum() / (b**2).sum() for a, b in ((first, wanted), (second, wanted_2))
+        ]
+    # float32 sums of a few hundred numbers, in another order
+    assert losses[0.5] - losses[0.0] == pytest.approx(0.5 * float(sum(errors)), rel=1e-4)
+
+
+def test_features_are_not_compiled() -> None:
+    chosen = recipe("extra.features=1", "machine.compile=true")
+    with pytest.raises(RecipeError, match=r"extra\.features.*machine\.compile"):
+        Learner(chosen, in_blocks(), in_blocks("fp").eval(), CPU)
+
+
+def test_norms_stand_still_at_the_end() -> None:
+    model = network()
+    learner = Learner(recipe("extra.still_norms=0.25", "train.epochs=4"), model, None, CPU)
+    means = [model[1].running_mean.clone()]
+    for epoch in range(4):
+        learner.move_to(epoch, 1)
+        learner.step(BATCH, epoch)
+        means.append(model[1].running_mean.clone())
+    moved = [not torch.equal(a, b) for a, b in pairwise(means)]
+    assert moved == [True, True, True, False]
+    scale = parameters(model)["1.weight"]
+    learner.step(BATCH, 4)
+    assert not torch.equal(scale, parameters(model)["1.weight"]), "they go on learning"
+
+
+def test_temperature_rises_to_the_end_that_was_asked_for() -> None:
+    learner = Learner(recipe("temperature.end=320", "train.epochs=4"), network(), None, CPU)
+    found = []
+    for epoch in range(5):
+        learner.move_to(epoch, 1)
+        found.append(learner.temperature)
+    assert found == pytest.approx([20, 40, 80, 160, 320])
+
+
+def test_a_start_by_output_error() -> None:
+    """With images, the network begins as dbq.quantize leaves it."""
+    chosen = load_recipe("digits-2t", ["model.weights=", "model.weights_from=", "quantize.fit=64"])
+    images = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    prepared, fitted = quantized_network(chosen, 10), quantized_network(chosen, 10, images)
+    torch.manual_seed(0)
+    twin = quantized_network(load_recipe(
+        "digits-2t", ["model.weights=", "model.weights_from=", "quantize.plan=fp"]), 10)  # fmt: skip
+    dbq.quantize(twin, chosen.plan, images, steps=0, seed=chosen.train.seed)
+    keys = [key for key in fitted.state_dict() if key.endswith("weight_quantizer.alpha")]
+    assert keys
+    for key in keys:
+        assert torch.equal(fitted.state_dict()[key], twin.state_dict()[key])
+    assert any(not torch.equal(fitted.state_dict()[k], prepared.state_dict()[k]) for k in keys)
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch() -> None:

@@ -17,7 +17,7 @@ from dbq.data.table import load_data
 from dbq.errors import RecipeError
 from dbq.networks.table import create_model
 from dbq.training.learner import Learner
-from dbq.training.networks import quantized_network, reestimate, teacher_network
+from dbq.training.networks import images_to_fit, quantized_network, reestimate, teacher_network
 from dbq.training.order import derive, epoch_batches
 from dbq.training.processes.world import World
 from dbq.training.recipe import Recipe, load_recipe, recipe_names
@@ -121,13 +121,13 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Recipe], Path
 
 
 def shrunk(name: str, data: Callable[[str], Path], *more: str) -> Recipe:
-    """The recipe as it is, but for where its data is, small images, and small batches."""
-    kind = load_recipe(name).data.name
+    """The recipe as it is, but for where its data is, and fewer and smaller images."""
+    recipe = load_recipe(name)
+    kind = recipe.data.name
     size = [] if kind in ("cifar10", "cifar10-vehicles", "digits") else ["data.image_size=64"]
-    return load_recipe(
-        name,
-        [f"data.directory={data(kind)}", "data.workers=0", f"train.batch={BATCH}", *size, *more],
-    )
+    few = ["quantize.fit=40"] if recipe.quantize.fit else []
+    changes = [f"data.directory={data(kind)}", "data.workers=0", f"train.batch={BATCH}"]
+    return load_recipe(name, [*changes, *size, *few, *more])
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -142,7 +142,7 @@ def test_two_steps(
     train_split, _ = load_data(recipe.data)
     classes = len(train_split.classes)
     assert classes == CLASSES[recipe.data.name]
-    model = quantized_network(recipe, classes)
+    model = quantized_network(recipe, classes, images_to_fit(recipe, train_split))
     if recipe.quantize.calibrate:
         reestimate(model, train_split, 8, recipe.train.seed, CPU.device)
     learner = Learner(recipe, model, teacher_network(recipe, classes), CPU)

@@ -28,6 +28,10 @@ from dbq.model.schedule import (
     weight_quantizers,
 )
 from dbq.networks.weights import put_state
+from dbq.posttraining.agreement import relative_errors
+from dbq.posttraining.distillation import features
+from dbq.posttraining.fitting.residuals import blocks
+from dbq.quantizers.contract import BatchNorm
 from dbq.training.guards import explain_loss
 from dbq.training.order import derive
 from dbq.training.processes.sync_bn import synchronise_batch_norms
@@ -57,15 +61,18 @@ class Learner:
         self.average = _moving_average(model, recipe.extra.ema) if recipe.extra.ema else None
         if recipe.extra.size:
             self._oversize()  # raises if there is nothing to limit
+        if recipe.extra.features and machine.compile:
+            raise RecipeError(
+                "extra.features reads the outputs of blocks, which torch.compile would compile anew in "
+                "every step: switch off machine.compile, or leave it out"
+            )
         groups = param_groups(model, train.weight_decay)
         self.optimizer = torch.optim.SGD(groups, lr=train.rate, momentum=train.momentum)
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=machine.precision == "fp16")
-        options = recipe.temperature
-        self.schedule = (
-            TemperatureSchedule(model, options.start, options.increment)
-            if soft_quantizers(model)
-            else None
-        )
+        self.schedule = _temperatures(recipe, model) if soft_quantizers(model) else None
+        self.blocks = blocks(model) if recipe.extra.features else []
+        self.norms = [m for m in model.modules() if isinstance(m, BatchNorm)]
+        self.progress = 0.0  # of the run, 0 to 1
         gpus = [world.device.index] if world.device.type == "cuda" else None
         self.quantizers = weight_quantizers(model)
         unused = any(quantizer.skips_gradients for quantizer in self.quantizers)
@@ -102,12 +109,16 @@ class Learner:
             group["lr"] = rate
         if self.schedule:
             self.schedule.move_to(epoch)
-        tell_progress(self.quantizers, epoch / train.epochs)
+        self.progress = epoch / train.epochs
+        tell_progress(self.quantizers, self.progress)
 
     def step(self, batch: Batch, number: int) -> Tensor:
         """Train on this process's part of a batch; returns [loss summed, correct, images]."""
         torch.manual_seed(derive(self.recipe.train.seed, "step", number, self.world.rank))
         self.model.train()
+        if self.progress >= 1 - self.recipe.extra.still_norms:
+            for norm in self.norms:
+                norm.eval()
         images, labels = self._on_device(batch)
         count = min(self.recipe.train.accumulate, len(labels))  # an empty part has no mean
         parts = list(zip(
@@ -141,9 +152,10 @@ class Learner:
         extra, half = self.recipe.extra, HALF.get(self.recipe.machine.precision)
         with torch.autocast(self.world.device.type, dtype=half, enabled=half is not None):
             if self.teacher is not None:
-                with torch.no_grad():
+                with torch.no_grad(), features(self.teacher, self.blocks) as wanted:
                     teacher_logits = self.teacher(x)
-            logits = self._forward(x).float()
+            with features(self.model, self.blocks) as got:
+                logits = self._forward(x).float()
         loss = F.cross_entropy(logits, y, label_smoothing=extra.label_smoothing)
         if self.teacher is not None:
             T = extra.distill_temperature
@@ -151,6 +163,8 @@ class Learner:
             # times T^2: gradients of the two terms then have the same size (Hinton 2015)
             distillation = F.cross_entropy(logits / T, soft_labels) * T**2
             loss = (1 - extra.distill) * loss + extra.distill * distillation
+            if extra.features:
+                loss = loss + extra.features * torch.stack(list(relative_errors(got, wanted))).sum()
         if extra.size:
             loss = loss + extra.size_penalty * self._oversize()
         return loss, logits
@@ -218,6 +232,14 @@ class Learner:
                 self.scaler.load_state_dict(scaler)
         except (RuntimeError, KeyError) as error:
             raise TrainingError(f"the checkpoint does not fit: scaler ({error})") from None
+
+
+def _temperatures(recipe: Recipe, model: nn.Module) -> TemperatureSchedule:
+    options = recipe.temperature
+    if options.end:
+        epochs = recipe.train.epochs
+        return TemperatureSchedule(model, options.start, end=options.end, epochs=epochs)
+    return TemperatureSchedule(model, options.start, options.increment)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

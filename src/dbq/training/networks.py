@@ -17,6 +17,7 @@ from dbq.model.preparation import prepare
 from dbq.networks.foreign import check_outputs, find_builder, is_foreign
 from dbq.networks.table import create_model
 from dbq.networks.weights import put_state, put_weights, read_weights
+from dbq.posttraining.quantize import quantize
 from dbq.training.order import derive
 from dbq.training.recipe import Recipe
 from dbq.training.record.rundir import RunDir
@@ -24,11 +25,12 @@ from dbq.training.record.rundir import RunDir
 CALIBRATION_BATCH = 500
 
 
-def quantized_network(recipe: Recipe, classes: int) -> nn.Module:
+def quantized_network(recipe: Recipe, classes: int, images: Tensor | None = None) -> nn.Module:
     """The network a recipe trains, prepared by its plan, with its starting weights.
 
-    Quantizers are fitted to float weights. Weights of a quantized run come with their quantizers;
-    only layers that the run did not quantize are fitted.
+    Quantizers are fitted to float weights, with `images` so that the outputs for these stay what they
+    were. Weights of a quantized run come with their quantizers; only layers that the run did not
+    quantize are fitted.
     """
     path = weights_file(recipe.model.weights)
     state = None if _is_random(recipe) else read_weights(path)
@@ -39,7 +41,10 @@ def quantized_network(recipe: Recipe, classes: int) -> nn.Module:
     model = _untrained(recipe, classes, pretrained=state is None)
     if state is not None:
         put_weights(model, state, str(path))
-    prepare(model, recipe.plan, example_image(recipe))
+    if images is None:
+        prepare(model, recipe.plan, example_image(recipe))
+    else:
+        quantize(model, recipe.plan, images, steps=0, seed=recipe.train.seed)
     return model
 
 
@@ -64,19 +69,19 @@ def class_count(recipe: Recipe, state: dict[str, Tensor]) -> int:
 
 def teacher_network(recipe: Recipe, classes: int) -> nn.Module | None:
     """The float network whose outputs are distilled, if the recipe asks for that."""
-    if not recipe.extra.distill:
+    if not (recipe.extra.distill or recipe.extra.features):
         return None
     weights = recipe.extra.teacher or recipe.model.weights
     if not weights:
         raise RecipeError(
-            f"recipe {recipe.name}: extra.distill needs a trained float network to learn from: "
+            f"recipe {recipe.name}: extra.distill and extra.features need a trained float network: "
             "give it by --set model.weights=FILE or --set extra.teacher=FILE"
         )
     path = weights_file(weights)
     state = read_weights(path)
     if _is_quantized(state):
         raise RecipeError(
-            f"{weights} is a quantized network, and extra.distill needs a float one to learn from: "
+            f"{weights} is a quantized network, and a float one is needed to learn from: "
             "give it by --set extra.teacher=FILE"
         )
     model = _untrained(recipe, classes, pretrained=False)
@@ -146,6 +151,15 @@ def reestimate(
     groups = torch.split(chosen, CALIBRATION_BATCH)
     batches = (batch.images.to(device) for batch in split.batches(groups, draw))
     calibrate(model, batches, statistics="estimate")
+
+
+def images_to_fit(recipe: Recipe, split: Split) -> Tensor | None:
+    """The training images by which codes are chosen, as they are seen in use, not augmented."""
+    if not recipe.quantize.fit:
+        return None
+    chosen, _ = some_images(split, recipe.quantize.fit, recipe.train.seed)
+    groups = torch.split(chosen, CALIBRATION_BATCH)
+    return torch.cat([batch.images.cpu() for batch in split.batches(groups)])
 
 
 def some_images(split: Split, count: int, seed: int) -> tuple[Tensor, int]:

@@ -59,6 +59,7 @@ class QuantizeOptions:
     precision: str = ""  # instead of the plan's, for all ternary layers
     options: Mapping[str, Option] = field(default_factory=dict)  # of all ternary layers' quantizer
     calibrate: int = 0  # training images for re-estimating batch norms before the first step
+    fit: int = 0  # training images for choosing codes by output error before the first step
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,11 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class TemperatureOptions:
-    """T_e = start + e * increment, for layers with soft steps."""
+    """T_e = start + e * increment, for layers with soft steps; with `end`, exponential up to it."""
 
     start: float = 5.0
     increment: float = 2.5
+    end: float = 0.0  # T after the last epoch; 0: linear
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,10 @@ class ExtraOptions:
     distill: float = 0.0  # a float network's share of the loss
     teacher: str = ""  # the weights of that network; empty: model.weights
     distill_temperature: float = 2.0
+    features: float = 0.0  # factor of the error of every block's output, against that network's
+    still_norms: float = (
+        0.0  # share of the run, its end, in which batch norms keep their statistics
+    )
     label_smoothing: float = 0.0
     ema: float = 0.0  # decay of a running average of the weights, which is then tested and kept
     reestimate: int = 0  # training images for re-estimating batch norms after the last step
@@ -138,7 +144,11 @@ class Recipe:
             "train.accumulate": 1 <= train.accumulate <= train.batch,
             "temperature.start": self.temperature.start > 0,
             "temperature.increment": self.temperature.increment >= 0,
+            "temperature.end": self.temperature.end == 0
+            or self.temperature.end >= self.temperature.start,
             "extra.distill": 0 <= extra.distill <= 1,
+            "extra.features": extra.features >= 0,
+            "extra.still_norms": 0 <= extra.still_norms <= 1,
             "extra.distill_temperature": extra.distill_temperature > 0,
             "extra.label_smoothing": 0 <= extra.label_smoothing < 1,
             "extra.ema": 0 <= extra.ema < 1,
@@ -146,6 +156,7 @@ class Recipe:
             "extra.size": extra.size == 0 or extra.size >= 2,
             "extra.size_penalty": extra.size_penalty >= 0,
             "quantize.calibrate": self.quantize.calibrate >= 0,
+            "quantize.fit": self.quantize.fit >= 0,
             "data.workers": self.data.workers >= 0,
             "machine.checkpoint_minutes": self.machine.checkpoint_minutes >= 0,
         }

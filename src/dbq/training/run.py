@@ -29,6 +29,7 @@ from dbq.training.learner import Learner
 from dbq.training.networks import (
     empty_network,
     example_image,
+    images_to_fit,
     quantized_network,
     reestimate,
     teacher_network,
@@ -118,8 +119,11 @@ class _Run:
         self.train_split, self.test_split = load_data(recipe.data, world.device)
         resumed = world.from_first(files.checkpoint)
         classes = len(self.test_split.classes)
-        build = quantized_network if resumed is None else empty_network
-        model = build(recipe, classes).to(world.device)
+        if resumed is None:
+            images = images_to_fit(recipe, self.train_split)
+            model = quantized_network(recipe, classes, images).to(world.device)
+        else:
+            model = empty_network(recipe, classes).to(world.device)
         if resumed is None and recipe.quantize.calibrate:
             wanted, seed = recipe.quantize.calibrate, recipe.train.seed
             reestimate(model, self.train_split, wanted, seed, world.device)

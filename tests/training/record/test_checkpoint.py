@@ -24,7 +24,10 @@ TENSORS = {
     "half": torch.ones(2, dtype=torch.bfloat16),
     "count": torch.tensor(7),
     "none": torch.zeros(0, 3),
+    "column": torch.arange(6.0).reshape(3, 2)[:, 0],  # not contiguous
+    "single": torch.ones(1, 2)[:, 0],  # contiguous, with a stride of two
 }
+CONTIGUOUS = {key: value.contiguous() for key, value in TENSORS.items()}
 FACTS = {"position": {"epoch": 1}, "metrics": [{"loss": 0.5}]}
 
 
@@ -62,7 +65,7 @@ def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
 
 def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
     path = tmp_path / "old.safetensors"
-    save_file(TENSORS, path, metadata={"dbq": json.dumps(FACTS)})
+    save_file(CONTIGUOUS, path, metadata={"dbq": json.dumps(FACTS)})
     tensors, facts = read_checkpoint(path)
     assert same(tensors)
     assert facts == FACTS
@@ -71,7 +74,7 @@ def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[]", "3", "[" * 100_000, "{"])
 def test_metadata_that_is_no_object(tmp_path: Path, text: str) -> None:
     path = tmp_path / "odd.safetensors"
-    save_file(TENSORS, path, metadata={"dbq": text})
+    save_file(CONTIGUOUS, path, metadata={"dbq": text})
     with pytest.raises(TrainingError, match="odd"):
         read_checkpoint(path)
 

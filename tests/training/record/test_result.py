@@ -103,7 +103,10 @@ def test_no_flipped_bit_becomes_another_result(tmp_path: Path) -> None:
 
 
 def test_file_names_are_written_in_one_place() -> None:
-    """Everybody else asks RunDir; docstrings may mention a file."""
+    """Everybody else asks RunDir; docstrings may mention a file.
+
+    The name of the weights is the hubs' as well, where it is part of another layout.
+    """
     source = Path(__file__).parents[3] / "src" / "dbq"
     names = ("result.json", "run.json", "metrics.jsonl", "recipe.toml", "error.txt", "bench.json",
              "last.safetensors", "best.safetensors", "model.safetensors")  # fmt: skip
@@ -112,5 +115,6 @@ def test_file_names_are_written_in_one_place() -> None:
             path.relative_to(source).as_posix()
             for path in sorted(source.rglob("*.py"))
             if f'"{name}"' in path.read_text() or f"'{name}'" in path.read_text()
+            if path != source / "networks" / "pretrained.py"
         ]
         assert holders == ["training/record/rundir.py"], name

@@ -17,7 +17,7 @@ class TensorBoardWatcher:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise TrainingError(
-                "--tensorboard needs TensorBoard: pip install 'dbq[tensorboard]'"
+                "--tensorboard needs TensorBoard: pip install tensorboard"
             ) from None
         self.make: Any = SummaryWriter
         self.directory = str(run / "tensorboard")
