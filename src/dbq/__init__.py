@@ -19,18 +19,21 @@ from dbq.version import __version__
 if TYPE_CHECKING:
     from dbq.costs.bit_search import search_plan
     from dbq.costs.rules import Cost, cost
+    from dbq.deploy.csource.files import export_c
     from dbq.deploy.engine import Net, load
     from dbq.deploy.file.fileformat import load_program, save
     from dbq.deploy.onnx.export import export_onnx
     from dbq.deploy.program import Program
     from dbq.errors import DbqError
     from dbq.experiments.own_loop import Exported, export
+    from dbq.experiments.photographs import read_images
     from dbq.lowering.lower import lower
     from dbq.model.calibration import calibrate
     from dbq.model.decomposition import branches
     from dbq.model.param_groups import param_groups
     from dbq.model.preparation import Summary, prepare
     from dbq.model.schedule import TemperatureSchedule, set_progress
+    from dbq.networks.pretrained import from_pretrained, save_pretrained
     from dbq.networks.table import create_model
     from dbq.plans.plan import LayerPlan, Plan
     from dbq.plans.shipped import PLANS, load_plan
@@ -52,6 +55,9 @@ _HOME = {
     "export": "dbq.experiments.own_loop",
     "lower": "dbq.lowering.lower",
     "create_model": "dbq.networks.table",
+    "export_c": "dbq.deploy.csource.files",
+    "from_pretrained": "dbq.networks.pretrained",
+    "save_pretrained": "dbq.networks.pretrained",
     "export_onnx": "dbq.deploy.onnx.export",
     "param_groups": "dbq.model.param_groups",
     "PLANS": "dbq.plans.shipped",
@@ -63,6 +69,7 @@ _HOME = {
     "Program": "dbq.deploy.program",
     "Quantization": "dbq.posttraining.summary",
     "quantize": "dbq.posttraining.quantize",
+    "read_images": "dbq.experiments.photographs",
     "Net": "dbq.deploy.engine",
     "load": "dbq.deploy.engine",
     "TemperatureSchedule": "dbq.model.schedule",
@@ -88,7 +95,9 @@ __all__ = [
     "cost",
     "create_model",
     "export",
+    "export_c",
     "export_onnx",
+    "from_pretrained",
     "load",
     "load_plan",
     "load_program",
@@ -96,7 +105,9 @@ __all__ = [
     "param_groups",
     "prepare",
     "quantize",
+    "read_images",
     "save",
+    "save_pretrained",
     "search_plan",
     "set_progress",
 ]

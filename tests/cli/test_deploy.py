@@ -19,7 +19,7 @@ from dbq.data.table import load_data
 from dbq.data.views import centre_view
 from dbq.deploy import reference
 from dbq.deploy.file.fileformat import load_program, save
-from dbq.deploy.images import read_image
+from dbq.deploy.pictures.images import read_image
 from dbq.experiments.export import program_of_run
 from dbq.training.recipe import load_recipe
 from dbq.training.record.saved import evaluate_file
@@ -66,8 +66,9 @@ def test_train_export_run(run: Path, tmp_path: Path) -> None:
     every = reference.run(load_program(file), test.images.permute(0, 2, 3, 1).numpy())
     right = int((every.argmax(1) == test.labels.numpy()).sum())
     assert (by_engine["images"], by_engine["top1"]) == (360, 100 * right / 360)
-    # Whole ratios of scales tip some images of a network that is hardly trained; 5 % are 18 of them.
-    assert abs(by_engine["top1"] - evaluate_file(run)["top1"]) < 5
+    # Whole ratios of scales tip some images of a network that is hardly trained. If they tipped every
+    # fifth at random, the difference would have a standard error of 100 sqrt(0.2 / 360) = 2.4 points.
+    assert abs(by_engine["top1"] - evaluate_file(run)["top1"]) < 4 * 2.4
 
 
 def test_a_name_with_a_dash_can_be_typed(

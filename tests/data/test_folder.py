@@ -178,7 +178,7 @@ def test_divisions_that_are_refused(
 
 
 def colours(mode: str) -> np.ndarray:
-    """What the centre of an image of one colour must become, by the rules of deploy/images.py."""
+    """What the centre of an image of one colour must become, by the rules of pictures/images.py."""
     expected = {
         "RGBA": (255, 255, 255),  # transparent red on white
         "I;16": (200, 200, 200),

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dbq.data import views
 from dbq.data.views import centre_view, crop_of_resized, random_view
-from dbq.deploy.images import UnreadableImageError, decode, require_pillow, resized
+from dbq.deploy.pictures.images import UnreadableImageError, decode, require_pillow, resized
 from dbq.errors import DataError
 from tests.photographs import write_photograph
 
@@ -128,5 +128,5 @@ def test_reasons(tmp_path: Path) -> None:
 
 def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(DataError, match=r"Pillow.*dbq\[images\]"):
+    with pytest.raises(DataError, match=r"Pillow.*dbq\[run\]"):
         require_pillow()

@@ -37,10 +37,10 @@ def without(package: str, program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("package", "command", "extra"),
     [
-        ("typer", "--help", "cli"),
+        ("typer", "--help", "run"),
         ("torch", "cost resnet20", "train"),
         ("torch", "train digits-2t --out nowhere", "train"),
-        ("altair", "report nowhere", "report"),
+        ("altair", "report nowhere", "train"),
     ],
 )
 def test_a_command_names_the_extra(package: str, command: str, extra: str) -> None:
@@ -57,6 +57,12 @@ def test_commands_that_do_not_need_torch(command: str) -> None:
     arguments = ["dbq", *command.split()]
     run = without("torch", f"from dbq.__main__ import main; sys.argv = {arguments}; main()")
     assert run.returncode == 0, run.stderr
+
+
+def test_doctor_says_which_extra_is_incomplete() -> None:
+    run = without("altair", "from dbq.__main__ import main; sys.argv = ['dbq', 'doctor']; main()")
+    assert re.search(r"dbq\[run\] +complete", run.stdout)
+    assert re.search(r"dbq\[train\] +no altair: pip install 'dbq\[train\]'", run.stdout)
 
 
 def test_other_missing_modules_are_not_explained_away() -> None:

@@ -11,6 +11,7 @@ import typer
 
 from dbq.cli.options import JsonOption, RecipeArgument, SetOption
 from dbq.cli.terminal import print_json
+from dbq.errors import PlanError
 from dbq.support.text import as_text, plain_table
 from dbq.training.recipe import load_recipe
 
@@ -63,8 +64,8 @@ def compare(
 
     \b
     Examples:
-      dbq compare digits-2t --methods twn,ttq,lqnet:2B,dbq:2T --out runs/digits --set model.weights=F
-      dbq compare resnet20-compare --methods float,dbq:1T,dbq:2T --rounds 20 --out runs/table2
+      dbq compare digits-2t --methods twn,ttq,dbq:2T --out runs/three --set model.weights=runs/fp
+      dbq compare digits-2t --methods float,dbq:1T --rounds 9 --out runs/1t --set model.weights=runs/fp
     """
     from dbq.experiments.comparison.comparison import compare as run
     from dbq.experiments.comparison.comparison import parse_all
@@ -104,40 +105,82 @@ def _watching(quiet: bool) -> Iterator[Any]:
 
 def search(
     recipe: RecipeArgument,
-    budget: Annotated[
-        float, typer.Option(help="Share of the cost under --plan that may be spent, 0 to 1.")
-    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the plan is written, a .toml.")],
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the cost under --plan that may be spent, 0 to 1. With --choices, a number "
+            "over 1 is the cost itself.",
+        ),
+    ] = None,
+    flash: Annotated[
+        str,
+        typer.Option(
+            help="In place of --budget: what the network may take as C source, such as 256kB."
+        ),
+    ] = "",
+    ram: Annotated[str, typer.Option(help="With --flash: the same for RAM.")] = "",
     metric: Annotated[
         str,
         typer.Option(
             help="The cost: C_C, 1-bit full adders; C_R, bits of weights and inputs; or C_M, bits "
-            "of the model.",
+            "of the model. With --choices also C_S, full adders skipping zero weights, and bytes.",
         ),
     ] = "C_M",
     plan: Annotated[str, typer.Option(help="The plan to start from.")] = "fx8-3",
+    choices: Annotated[
+        str,
+        typer.Option(
+            help="Precisions to choose from, such as 1T,2T,3T,4b,8b, by the error of layers' outputs; "
+            "without it, 2 to 8 bits by the error of weights.",
+        ),
+    ] = "",
     images: Annotated[int, typer.Option(min=1, help="Training images to look at.")] = 256,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find bits for each layer of a float network under a budget, and write them as a plan.
+    """Find a precision for each layer of a float network under a budget, and write them as a plan.
 
     \b
     Examples:
-      dbq search mobilenet_v1-cifar10-fp --budget 0.6 -o mixed.toml --set model.weights=runs/fp
-      dbq train mobilenet_v1-cifar10-fx8-3 --set quantize.plan=mixed.toml --out runs/mixed
+      dbq search digits-fp --budget 0.6 -o mixed.toml --set model.weights=runs/fp
+      dbq search digits-fp --budget 0.9 --plan dbq-2t-4 --choices 1T,2T,8b -o branches.toml \\
+          --set model.weights=runs/fp
+      dbq search digits-fp --flash 128kB --ram 64kB --plan dbq-2t-4 -o small.toml \\
+          --set model.weights=runs/fp
+      dbq train digits-2t --set quantize.plan=mixed.toml --out runs/mixed --set model.weights=runs/fp
     """
-    from dbq.experiments.search import search_bits
+    from dbq.experiments.search import search_bits, search_choices, search_device
+    from dbq.posttraining.search import CHOICES
     from dbq.support.atomic import write_atomically
+    from dbq.support.text import bytes_of
 
     base = load_recipe(recipe, overrides or ())
-    found = search_bits(base, images, budget, metric, plan)
+    if (budget is None) == (not flash) or (ram and not flash):
+        raise PlanError("expected either --budget, or --flash with or without --ram")
+    size = None
+    options = [choice.strip() for choice in choices.split(",")]
+    if flash:
+        options = options if choices else list(CHOICES)
+        limits = bytes_of(flash), bytes_of(ram) if ram else None
+        searched, size = search_device(base, images, *limits, plan, options)
+        found, choices = searched.plan, ",".join(options)
+    elif choices:
+        assert budget is not None
+        found = search_choices(base, images, budget, metric, plan, options).plan
+    else:
+        assert budget is not None
+        found = search_bits(base, images, budget, metric, plan)
     write_atomically(out, found.to_toml().encode())
-    bits = {name: rule.weight.size for name, rule in found.names.items()}
+    weights = {name: rule.weight for name, rule in found.names.items()}
     if as_json:
-        print_json({"plan": found.name, "file": str(out), "bits": bits})
+        sizes = {name: str(weight) if choices else weight.size for name, weight in weights.items()}
+        device = {"footprint": size.to_json()} if size else {}
+        print_json({"plan": found.name, "file": str(out), "bits": sizes, **device})
         return
-    table = plain_table(["layer", "bits"])
-    for name, size in bits.items():
-        table.add_row(name, str(size))
-    typer.echo(as_text(f"plan {found.name}", table, f"written to {out}"))
+    table = plain_table(["layer", "weights" if choices else "bits"])
+    for name, weight in weights.items():
+        table.add_row(name, str(weight) if choices else str(weight.size))
+    typer.echo(
+        as_text(f"plan {found.name}", table, *([str(size)] if size else []), f"written to {out}")
+    )

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from dbq.data.examination import Report
 
 data_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Data sets: list, prepare and check them."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Data sets: list, prepare and check them.
+
+    \b
+    Examples:
+      dbq data list
+      dbq data check digits
+    """,
 )
 
 
@@ -68,6 +76,7 @@ def prepare(
     \b
     Examples:
       dbq data prepare cifar10 data
+      dbq data prepare digits
       dbq data prepare imagenet /data/imagenet
     """
     from dbq.data.table import prepare_data

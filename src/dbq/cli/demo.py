@@ -23,7 +23,7 @@ def demo(
     \b
     Examples:
       dbq demo
-      dbq demo --out /tmp/digits --json
+      dbq demo --out digits --json
     """
     import torch
 

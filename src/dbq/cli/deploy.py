@@ -1,9 +1,10 @@
-"""`dbq export`, `dbq inspect`, `dbq run` and `dbq bench`: parsing and printing only."""
+"""`dbq export`, `dbq inspect`, `dbq run`, `dbq page` and `dbq bench`: parsing and printing only."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,13 +13,21 @@ from dbq.cli.terminal import print_json
 from dbq.errors import EngineError
 from dbq.support.text import as_argument, as_text, plain_table, printable, short
 
+if TYPE_CHECKING:
+    from dbq.deploy.csource.boards.verify import Verified
+    from dbq.deploy.csource.files import ExportedC
+    from dbq.deploy.program import Program
+
 FileArgument = Annotated[Path, typer.Argument(help="A .dbq file.")]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="Threads of the engine.")]
 
 
 def export(
     network: Annotated[
-        Path, typer.Argument(help="Directory of a run of dbq train, or one of its networks.")
+        Path,
+        typer.Argument(
+            help="Directory of a run of dbq train, one of its networks, or a .dbq file."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file; net.dbq in the run if not given.")
@@ -27,17 +36,47 @@ def export(
     data: Annotated[
         str, typer.Option(help="Where the data set is, if not where the recipe says.")
     ] = "",
+    c: Annotated[
+        Path | None,
+        typer.Option("--c", help="Write C source for microcontrollers to this directory."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="What the C functions are called.")] = "",
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Shorten scales for C: less flash, another network.")
+    ] = False,
+    flash: Annotated[str, typer.Option(help="Refuse C source over this, such as 256kB.")] = "",
+    ram: Annotated[
+        str, typer.Option(help="The same for RAM; slower code is used if it fits.")
+    ] = "",
+    layout: Annotated[
+        str, typer.Option(help="C source as a library: arduino, zephyr or cmsis-pack.")
+    ] = "",
+    verify: Annotated[
+        str,
+        typer.Option(
+            help="Run the C source under QEMU: arm-m4, rv32imc, ..., or several by comma."
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a trained network as one small file that runs without Python.
+    """Write a trained network as one small file that runs without Python; or as ONNX; or as C source.
 
     The integer program is compared with the network on test images, or on noise if there are none.
 
     \b
     Examples:
       dbq export runs/2t
-      dbq export runs/2t -o resnet20.dbq --onnx resnet20.onnx --data data/cifar-10
+      dbq export runs/2t -o digits.dbq --onnx digits.onnx
+      dbq export net.dbq --c firmware --name net --compact --ram 64kB --verify arm-m4
     """
+    for_c = COptions(name, compact, flash, ram, verify, layout)
+    if c is None and any(for_c):
+        raise EngineError(
+            "--name, --compact, --flash, --ram, --layout and --verify are for --c DIR"
+        )
+    if network.suffix == ".dbq" and network.is_file():
+        _export_file(network, onnx, c, for_c, as_json)
+        return
     from dbq.deploy.file.fileformat import save
     from dbq.experiments.export import program_of_run
     from dbq.lowering.agreement import Agreement
@@ -52,12 +91,108 @@ def export(
 
         export_onnx(program, onnx)
         files["onnx"] = str(onnx)
+    written = _write_c(program, c, for_c) if c is not None else None
     if as_json:
-        print_json({**files, "facts": dict(program.facts)})
+        extra = {"c": written.to_json()} if written else {}
+        print_json({**files, **extra, "facts": dict(program.facts)})
         return
     typer.echo(f"{Agreement(**program.facts['agreement'])} ({program.facts['compared_on']})")
     typer.echo(printable(f"{target}: {size:,} bytes" + (f", and {onnx}" if onnx else "")))
+    if written:
+        typer.echo(str(written))
     typer.echo(f"next: dbq run {as_argument(target)} IMAGE, or dbq bench {as_argument(target)}")
+
+
+def page(
+    file: FileArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="A text file, a class name in each line; else the file's own."),
+    ] = None,
+    draw: Annotated[
+        bool, typer.Option("--draw", help="Small colour images can be drawn too, white on black.")
+    ] = False,
+) -> None:
+    """Write a network as one HTML file that runs it in a browser, without a server.
+
+    The page takes images by drop, paste, choice or camera; small grey ones can be drawn.
+
+    \b
+    Examples:
+      dbq page net.dbq -o demo.html
+      dbq page net.dbq -o demo.html --labels classes.txt
+    """
+    from dbq.deploy.page.page import write_page
+
+    size = write_page(file, out, labels, draw=draw)
+    typer.echo(printable(f"{out}: {size:,} bytes; open it in a browser"))
+
+
+class COptions(NamedTuple):
+    """The options of `dbq export` that are for --c; sizes as they were typed."""
+
+    name: str
+    compact: bool
+    flash: str
+    ram: str
+    machines: str  # to verify on
+    layout: str
+
+
+def _export_file(
+    network: Path, onnx: Path | None, c: Path | None, options: COptions, as_json: bool
+) -> None:
+    """A .dbq file as ONNX, as C source, or both."""
+    from dbq.deploy.file.fileformat import load_program
+
+    if onnx is None and c is None:
+        raise EngineError(f"{network} is exported already: expected --onnx FILE or --c DIR")
+    program = load_program(network)
+    if onnx is not None:
+        from dbq.deploy.onnx.export import export_onnx
+
+        export_onnx(program, onnx)
+    written = _write_c(program, c, options) if c is not None else None
+    if as_json:
+        print_json({"onnx": str(onnx or ""), "c": written.to_json() if written else None})
+    else:
+        typer.echo(str(written) if written else printable(str(onnx)))
+
+
+class _WrittenC:
+    """C source as it was written, and what machines did with it."""
+
+    def __init__(self, exported: ExportedC, machines: list[Verified]) -> None:
+        self.exported, self.machines = exported, machines
+
+    def to_json(self) -> dict[str, Any]:
+        files = [str(file) for file in self.exported.files]
+        machines = [asdict(machine) for machine in self.machines]
+        return {"files": files, **self.exported.footprint.to_json(), "verified": machines}
+
+    def __str__(self) -> str:
+        files = printable(", ".join(map(str, self.exported.files)))
+        return "\n".join([str(self.exported), files, *map(str, self.machines)])
+
+
+def _write_c(program: Program, directory: Path, options: COptions) -> _WrittenC:
+    from dbq.deploy.csource.boards.machines import machine_of
+    from dbq.deploy.csource.boards.verify import verify
+    from dbq.deploy.csource.files import export_c
+    from dbq.support.text import bytes_of
+
+    words = [word.strip() for word in options.machines.split(",")]
+    chosen = [machine_of(word) for word in words if word]
+    flash, ram = (bytes_of(size) if size else None for size in (options.flash, options.ram))
+    exported = export_c(
+        program, directory, options.name, compact=options.compact, flash=flash, ram=ram,
+        layout=options.layout,
+    )  # fmt: skip
+    found = [verify(exported.source, machine) for machine in chosen]
+    if wrong := [each.machine for each in found if each.wrong]:
+        raise EngineError(f"outputs differ from the reference on {', '.join(wrong)}")
+    return _WrittenC(exported, found)
 
 
 def inspect(
@@ -106,7 +241,7 @@ def run(
       dbq run net.dbq *.png --top 1 --json
     """
     from dbq.deploy.engine import load
-    from dbq.deploy.images import images_in
+    from dbq.deploy.pictures.images import images_in
 
     paths = [path for given in images for path in images_in(given)]
     with load(file, threads) as net:

@@ -6,11 +6,13 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 import typer
 
 from dbq.cli.options import JsonOption
 from dbq.cli.terminal import print_json
+from dbq.support.extras import EXTRAS
 from dbq.version import __version__
 
 
@@ -41,10 +43,10 @@ def examine() -> dict[str, str]:
         "dbq": __version__,
         "python": f"{platform.python_version()} on {sys.platform} {platform.machine()}",
         "numpy": _version("numpy"),
-        "safetensors": _version("safetensors"),
-        "scikit-learn": _version("scikit-learn"),
+        **{f"dbq[{extra}]": _extra(extra) for extra in dict.fromkeys(EXTRAS.values())},
         "cores": str(os.cpu_count()),
         "engine": _engine(),
+        "pages": _pages(),
         **_training(),
     }
 
@@ -53,8 +55,8 @@ def _training() -> dict[str, str]:
     try:
         import torch
     except ImportError:
-        return {"torch": "not installed; to train: pip install 'dbq[train]'"}
-    from dbq.quantizers.dbq.staircase_native import LIBRARY, STAIRCASE
+        return {}
+    from dbq.quantizers.native import LIBRARY, NATIVE
 
     return {
         "torch": str(torch.__version__),
@@ -62,7 +64,7 @@ def _training() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "training kernel": f"native ({LIBRARY.name})"
-        if STAIRCASE
+        if NATIVE
         else f"torch calls: {LIBRARY} does not load",
     }
 
@@ -74,6 +76,22 @@ def _engine() -> str:
     try:
         return f"libdbq with kernels for {', '.join(available_isas())}"
     except EngineError as error:
+        return str(error)
+
+
+def _extra(extra: str) -> str:
+    """Whether the packages of an extra are there, and how to get them."""
+    missing = [name for name, of in EXTRAS.items() if of == extra and find_spec(name) is None]
+    return f"no {', '.join(missing)}: pip install 'dbq[{extra}]'" if missing else "complete"
+
+
+def _pages() -> str:
+    from dbq.deploy.page.page import browser_engine
+    from dbq.errors import DbqError
+
+    try:
+        return f"dbq.wasm of {len(browser_engine()) / 1000:.0f} kB, with vectors of 128 bits"
+    except DbqError as error:
         return str(error)
 
 

@@ -16,7 +16,7 @@ from dbq.cli.comparison import compare, methods, search
 from dbq.cli.cost import cost, tables
 from dbq.cli.data import data_app
 from dbq.cli.demo import demo
-from dbq.cli.deploy import bench, export, inspect, run
+from dbq.cli.deploy import bench, export, inspect, page, run
 from dbq.cli.doctor import doctor
 from dbq.cli.quantization import quantize
 from dbq.cli.report import paper, report
@@ -70,8 +70,8 @@ app = typer.Typer(
 )
 
 
-for command in (demo, quantize, train, export, inspect, run, bench, cost, tables, methods, compare,
-                search, sweep, report, paper, doctor):  # fmt: skip
+for command in (demo, quantize, train, export, inspect, run, page, bench, cost, tables, methods,
+                compare, search, sweep, report, paper, doctor):  # fmt: skip
     app.command()(command)
 app.command("eval")(evaluate)
 app.add_typer(recipes_app, name="recipes")
@@ -93,7 +93,14 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Ternary-branch quantization for lightweight CNNs: quantize, count, deploy, compare."""
+    """Ternary-branch quantization for lightweight CNNs: quantize, count, deploy, compare.
+
+    \b
+    Examples:
+      dbq doctor
+      dbq cost mobilenet_v1 --plan dbq-2t-4
+      dbq recipes list
+    """
 
 
 def main() -> None:

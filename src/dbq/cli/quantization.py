@@ -70,9 +70,10 @@ def quantize(
 
     \b
     Examples:
-      dbq quantize mobilenet_v2 --weights mobilenet_v2.safetensors --images photographs/ -o net.dbq
-      dbq quantize resnet20 --weights resnet20.safetensors --images cifar/ --plan resnet-2t-a8 \\
-          --budget best -o net.dbq --state start.safetensors
+      dbq quantize resnet20 --weights resnet20.safetensors --images photographs/ \\
+          --plan resnet-2t-a8 -o net.dbq
+      dbq quantize resnet20 --weights resnet20.safetensors --images photographs/ \\
+          --plan resnet-2t-a8 --budget best -o net.dbq --state start.safetensors
     """
     from dbq.data.views import MEAN, STD
     from dbq.deploy.file.fileformat import save

@@ -29,7 +29,7 @@ def report(
     \b
     Examples:
       dbq report runs/2t
-      dbq report runs/1t runs/2t -o compared.html --title "One branch or two"
+      dbq report runs/fp runs/2t -o compared.html --title "Float or ternary"
     """
     from dbq.experiments.report.page import write_report
 
@@ -58,7 +58,7 @@ def paper(
     \b
     Examples:
       dbq paper -o paper
-      dbq paper runs/2t runs/2t-a8 -o paper
+      dbq paper runs/fp runs/2t -o paper
     """
     from dbq.experiments.paper.writing import write_paper
 

@@ -54,7 +54,8 @@ def sweep(
     \b
     Examples:
       dbq sweep cifar10-vehicles --out runs/vehicles --workers 2
-      dbq sweep visual_wake_words --out runs/vww --set data.directory=/data/coco
+      dbq sweep mine.toml --out runs/mine
+      dbq sweep mine.toml --out runs/mine --json
       dbq sweep mine.toml --out /shared/mine --ray auto
     """
     from dbq.experiments.sweep.cluster import RayTasks
@@ -88,7 +89,7 @@ def _pictures(found: Outcome, out: Path) -> list[Path]:
     if not found.rows:
         return []
     if importlib.util.find_spec("vl_convert") is None:
-        typer.echo("to get a figure and a page as well: pip install 'dbq[report]'", err=True)
+        typer.echo("to get a figure and a page as well: pip install 'dbq[train]'", err=True)
         return []
     from dbq.experiments.sweep.pictures import draw_sweep
 

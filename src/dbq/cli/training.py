@@ -18,7 +18,17 @@ from dbq.training.recipe import Recipe, load_recipe, recipe_names
 if TYPE_CHECKING:
     from dbq.training.record.result import Result
 
-recipes_app = typer.Typer(no_args_is_help=True, help="The shipped training recipes.")
+recipes_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""The shipped training recipes.
+
+    \b
+    Examples:
+      dbq recipes list
+      dbq recipes show resnet20-2t
+    """,
+)
 
 
 def train(
@@ -117,8 +127,8 @@ def evaluate(
     \b
     Examples:
       dbq eval runs/2t
-      dbq eval runs/2t/best.safetensors --data data/cifar-10 --json
-      dbq eval runs/2t/net.dbq --data data/cifar-10
+      dbq eval runs/2t/best.safetensors --json
+      dbq eval runs/2t/net.dbq
       dbq eval mine.dbq --data photographs
       dbq eval resnet20.safetensors --recipe resnet20-fp
       dbq eval resnet20.safetensors --recipe resnet20-fp --set quantize.plan=resnet-2t
@@ -142,8 +152,8 @@ def evaluate(
 def _evaluated(network: Path, recipe: Recipe | None, data: Path | None) -> dict[str, Any]:
     """Only a .dbq file on a folder of class folders is evaluated without torch."""
     if network.suffix == ".dbq":
-        from dbq.deploy.classification import evaluate_folder
         from dbq.deploy.engine import load
+        from dbq.deploy.pictures.classification import evaluate_folder
 
         with load(network) as net:
             names_its_data = net.facts.get("data") is not None

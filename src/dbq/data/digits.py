@@ -21,7 +21,7 @@ def load(options: DataOptions, device: torch.device) -> tuple[Split, Split]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise DataError("the digits come with scikit-learn: pip install 'dbq[demo]'") from None
+        raise DataError("the digits come with scikit-learn: pip install 'dbq[train]'") from None
     digits = load_digits()
     grey = torch.from_numpy(digits.images) * (255 / 16)  # levels 0 to 16
     images = grey.round().to(torch.uint8).unsqueeze(1).expand(-1, 3, -1, -1)

@@ -25,7 +25,7 @@ from dbq.data.files import FileSplit
 from dbq.data.options import Statistics
 from dbq.data.reading import WorkerSplit, read_in_workers
 from dbq.data.split import Split, TensorSplit
-from dbq.deploy.images import UnreadableImageError, decode
+from dbq.deploy.pictures.images import UnreadableImageError, decode
 from dbq.support.progress import Progress, silent
 from dbq.support.regular import why_unreadable
 

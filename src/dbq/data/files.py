@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from dbq.data.options import DataOptions
 from dbq.data.reading import Sample, WorkerSplit
 from dbq.data.views import centre_view, random_view, resize_length
-from dbq.deploy.images import UnreadableImageError, require_pillow
+from dbq.deploy.pictures.images import UnreadableImageError, require_pillow
 
 
 class FileSplit(WorkerSplit):

@@ -20,7 +20,7 @@ import torch
 from dbq.data.files import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
-from dbq.deploy.images import require_pillow
+from dbq.deploy.pictures.images import require_pillow
 from dbq.errors import DataError
 from dbq.support.progress import Progress, silent
 from dbq.support.text import counted

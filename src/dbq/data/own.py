@@ -30,7 +30,7 @@ from dbq.data.options import DataOptions
 from dbq.data.reading import Sample, WorkerSplit
 from dbq.data.split import Split
 from dbq.data.views import centre_view, random_view, resize_length
-from dbq.deploy.images import UnreadableImageError, require_pillow, upright_rgb
+from dbq.deploy.pictures.images import UnreadableImageError, require_pillow, upright_rgb
 from dbq.errors import DataError, UserCodeError
 from dbq.support.imports import blame, call, import_function
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from dbq.data.options import DataOptions
 from dbq.data.split import Batch, Split
 from dbq.data.views import MEAN, STD
-from dbq.deploy.images import Pixels
+from dbq.deploy.pictures.images import Pixels
 from dbq.errors import DataError
 from dbq.model.pixels import denormalise, normalise
 from dbq.support.workers import dead_worker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dbq.deploy.images import BILINEAR, Pixels, centre_of_resized, decode, resized
+from dbq.deploy.pictures.images import BILINEAR, Pixels, centre_of_resized, decode, resized
 
 if TYPE_CHECKING:
     from PIL.Image import Image

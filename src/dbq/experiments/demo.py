@@ -8,6 +8,7 @@ from typing import Any
 
 from dbq.costs.rules import Totals
 from dbq.deploy.file.fileformat import save
+from dbq.deploy.page.page import can_write_pages, write_page
 from dbq.experiments.export import evaluate_deployed, program_of_run
 from dbq.experiments.report.page import write_report
 from dbq.support.progress import Progress
@@ -24,6 +25,7 @@ STORY = {
 }
 
 REPORT = "report.html"
+PAGE = "digits.html"  # draw a digit, see it recognised
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,13 @@ def run(out: Path, progress: Progress) -> list[Row]:
         row = Row(name, meaning, result.top1, result.best_top1, result.test.images, result.cost,
                   str(out / name))  # fmt: skip
         rows.append(row if name == "digits-fp" else _deployed(row))
-    write_report([Path(row.run) for row in rows], out / REPORT, "dbq demo: handwritten digits")
+    page = out / PAGE
+    if can_write_pages():
+        write_page(Path(rows[-1].file), page, draw=True)
+    write_report(
+        [Path(row.run) for row in rows], out / REPORT, "dbq demo: handwritten digits",
+        {"draw a digit, see it recognised": PAGE} if page.exists() else {},
+    )  # fmt: skip
     return rows
 
 
@@ -100,6 +108,7 @@ def results_table(rows: list[Row]) -> str:
             f"{short(row.file_bytes)}B" if row.file else "", f"{row.file_top1:.1f}" if row.file else "",
         )  # fmt: skip
     base, last = rows[0].cost, rows[-1].cost
+    page = Path(rows[0].run).parent / PAGE
     return as_text(
         f"MobileNetV1 0.25 on {rows[0].images} test digits: top-1 in % of the hard network after the",
         "last epoch and in the best one, and the cost of one inference",
@@ -110,6 +119,7 @@ def results_table(rows: list[Row]) -> str:
         f"networks, metrics and recipes: {Path(rows[0].run).parent}/",
         f"deployed, by the native engine: {', '.join(row.file for row in rows if row.file)}",
         f"all of it in pictures: {Path(rows[0].run).parent / REPORT}",
+        *([f"draw a digit in a browser: {page}"] if page.exists() else []),
         f"next: dbq inspect {as_argument(rows[-1].file)}",
     )
 

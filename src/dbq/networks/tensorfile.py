@@ -57,4 +57,6 @@ def _blocks(tensors: Mapping[str, Tensor]) -> Iterator[Any]:
     for key in sorted(tensors):
         tensor = tensors[key]
         yield f"{key} {tensor.dtype} {list(tensor.shape)}\n".encode()
-        yield tensor.flatten().view(torch.uint8).numpy()
+        # A tensor of one element is contiguous whatever its stride, but bytes are seen only of stride 1.
+        flat = tensor.contiguous()
+        yield flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy()

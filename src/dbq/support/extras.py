@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 EXTRAS = {
-    "PIL": "images",
-    "typer": "cli",
-    "rich": "cli",
+    "PIL": "run",
+    "typer": "run",
+    "rich": "run",
     "torch": "train",
     "safetensors": "train",
     "tomli_w": "train",
-    "sklearn": "demo",
-    "altair": "report",
-    "vl_convert": "report",
-    "onnx": "onnx",
-    "ray": "ray",
-    "tensorboard": "tensorboard",
+    "sklearn": "train",
+    "altair": "train",
+    "vl_convert": "train",
+    "onnx": "train",
 }
 
 

@@ -1,10 +1,13 @@
-"""Calls into C that Ctrl-C can end."""
+"""Calls into C that Ctrl-C can end, and work that it must not cut in two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import TypeVar
 
@@ -29,7 +32,8 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], object]) -> T:
 
     thread = Thread(target=work, daemon=True)
     try:
-        thread.start()
+        with uninterrupted():  # or the thread might run before `is_alive` knows of it
+            thread.start()
         wait([outcome])
     except BaseException:
         while thread.is_alive():  # the call uses memory that the caller may free next
@@ -38,3 +42,22 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], object]) -> T:
                 thread.join(PATIENCE)
         raise
     return outcome.result()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A SIGINT inside the block arrives when it has ended.
+
+    Other threads than the main one get none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            os.kill(os.getpid(), signal.SIGINT)

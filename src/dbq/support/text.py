@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shlex
 import textwrap
 from collections.abc import Iterable
 from itertools import zip_longest
+
+from dbq.errors import DbqError
 
 WIDTH = 100
 PREFIXES = "kMGTP"
@@ -136,3 +139,18 @@ def counted(number: int, what: str) -> str:
     ('1 epoch', '12 images', '0 images')
     """
     return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def bytes_of(text: str) -> int:
+    """A number of bytes as people write it; k is 1000 and Ki is 1024.
+
+    >>> bytes_of("256kB"), bytes_of("64 KiB"), bytes_of("1.5MB"), bytes_of("4096")
+    (256000, 65536, 1500000, 4096)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([kKM])(i?))?B?\s*", text)
+    if not found:
+        raise DbqError(f"{text!r} is not a number of bytes: expected one such as 256kB or 64KiB")
+    number, letter, binary = found.groups()
+    power = {None: 0, "k": 1, "M": 2}[letter.lower() if letter in ("k", "K") else letter]
+    unit: int = (1024 if binary else 1000) ** power
+    return round(float(number) * unit)

@@ -199,3 +199,13 @@ def test_commands(base: Recipe, found: tuple[Comparison, Path], tmp_path: Path) 
     bits = json.loads(found_bits.output)["bits"]
     assert len(set(bits.values())) > 1
     assert load_recipe(file, [f"quantize.plan={plan}"]).plan.names.keys() == bits.keys()
+    found_choices = run_cli(
+        *("search", str(file), "--budget", "0.5", "-o", str(plan), "--images", "64", "--json"),
+        *("--choices", "1T,2T,8b", "--metric", "bytes", "--set", "quantize.plan=fp"),
+    )
+    assert found_choices.exit_code == 0, found_choices.output
+    choices = json.loads(found_choices.output)["bits"]
+    assert set(choices.values()) <= {"1T", "2T", "8b"}
+    assert len(set(choices.values())) > 1
+    mixed = load_recipe(file, [f"quantize.plan={plan}"]).plan
+    assert {name: str(rule.weight) for name, rule in mixed.names.items()} == choices

@@ -96,7 +96,7 @@ def test_without_ray_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     for options, named in (
-        (["--ray", "auto"], "dbq[ray]"),
+        (["--ray", "auto"], "pip install ray"),
         (["--ray", "auto", "--workers", "2"], "--workers"),
     ):
         shown = CliRunner().invoke(app, ["sweep", str(short), "--out", str(tmp_path), *options])

@@ -36,5 +36,5 @@ def vega() -> ModuleType:
         return import_module("vl_convert")
     except ImportError:
         raise DbqError(
-            "figures and reports need vl-convert-python: pip install 'dbq[report]'"
+            "figures and reports need vl-convert-python: pip install 'dbq[train]'"
         ) from None

@@ -8,11 +8,12 @@ HTML.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 from typing import Any
 
 from dbq.errors import DbqError
@@ -36,13 +37,15 @@ LAYER_COLUMNS = {
 }
 
 
-def write_report(directories: Sequence[Path], out: Path, title: str = "") -> list[RunFacts]:
-    """Write one page about one or more runs; returns what it says."""
+def write_report(
+    directories: Sequence[Path], out: Path, title: str = "", links: Mapping[str, str] | None = None
+) -> list[RunFacts]:
+    """Write one page about one or more runs; returns what it says. `links`: addresses by their text."""
     if not directories:
         raise DbqError("a report needs at least one run: give its directory")
     names = run_names(directories)
     runs = [read_run(path, name)[0] for path, name in zip(directories, names, strict=True)]
-    write_atomically(out, page(runs, title or "dbq report").encode())
+    write_atomically(out, page(runs, title or "dbq report", links or {}).encode())
     return runs
 
 
@@ -62,13 +65,18 @@ def run_names(directories: Sequence[Path]) -> list[str]:
     return names
 
 
-def page(runs: Sequence[RunFacts], title: str) -> str:
+def page(
+    runs: Sequence[RunFacts], title: str, links: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """The HTML."""
     kinds = sorted({f"{run.network} on {run.data}" for run in runs})
     return Template(_part("page.html")).substitute(
         title=escape(title),
         style=_part("page.css"),
         subtitle=escape(f"{counted(len(runs), 'run')}: {'; '.join(kinds)}"),
+        links="".join(
+            f'<p><a href="{escape(to)}">{escape(text)}</a></p>' for text, to in links.items()
+        ),
         opening=opening(runs),
         headline=_headline(runs),
         layer_heads="".join(_head(key, text) for key, text in LAYER_COLUMNS.items()),

@@ -65,7 +65,7 @@ def _connect(address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise TrainingError("--ray needs Ray: pip install 'dbq[ray]'") from None
+        raise TrainingError("--ray needs Ray: pip install ray") from None
     try:
         host, colon, port = address.rpartition(":")
         if colon and port.isdigit():  # Ray itself would try for minutes

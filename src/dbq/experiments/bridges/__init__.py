@@ -1,0 +1,1 @@
+"""dbq inside other people's libraries: one module for each, which nothing else of ours imports."""
