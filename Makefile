@@ -6,15 +6,20 @@ INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 # Configure and build one preset of CMakePresets.json, with the environment's cmake and ninja.
 BUILD = PATH="$(abspath $(BIN)):$$PATH" sh -ec 'cmake --log-level=WARNING --preset $(1) >/dev/null; cmake --build --preset $(1)'
+# The same if a command says that the compiler is there.
+BUILD_IF = @if $(1) >/dev/null 2>&1; then $(call BUILD,$(2)); else echo "not built: $(2) ($(3))"; fi
 NATIVE := $(shell find native -type f)
 CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/native/*.h benchmarks/*.cpp examples/c/*.c)
 # What stands beside the paper's numbers: all accuracies of Table 2, one run for each kind of figure.
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*
 
-.PHONY: demo test quick native install-check check fix bench results paper clean
+BRIDGES := torchao lightning transformers accelerate huggingface_hub tflite_micro
+
+.PHONY: demo test quick native bridges install-check wheels site check fix bench results paper clean
 
 demo: $(READY)            ## the product's main job, end to end, on real data that needs no download
+	$(call BUILD_IF,$(BIN)/python -c "import ziglang",page,pip install ziglang)
 	$(BIN)/dbq demo
 
 test: $(READY) check native  ## every check and every test
@@ -23,13 +28,27 @@ test: $(READY) check native  ## every check and every test
 quick: $(READY)           ## the daily loop: what needs no other process, browser, compiler or long training
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not (native or process or browser or slow)"
 
-native: $(READY)          ## the C++ test programs, plain and with sanitizers, and the kernel benchmark
+native: $(READY)          ## the C++ test programs, plain, with sanitizers and for other processors; dbq.wasm
 	$(call BUILD,plain)
 	$(call BUILD,asan)
 	$(call BUILD,tsan)
+	$(call BUILD_IF,$(BIN)/python -c "import ziglang",wasm,pip install ziglang)
+	$(call BUILD_IF,command -v aarch64-linux-gnu-g++,aarch64,apt-get install g++-aarch64-linux-gnu)
+	$(call BUILD_IF,command -v arm-linux-gnueabihf-g++,armhf,apt-get install g++-arm-linux-gnueabihf)
+	$(call BUILD_IF,command -v s390x-linux-gnu-g++,s390x,apt-get install g++-s390x-linux-gnu)
+
+bridges: $(READY)         ## the packages that dbq works in, and the tests that skip without them
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(BRIDGES)
+	$(BIN)/python -m pytest tests/experiments/bridges tests/networks/test_pretrained.py
 
 install-check: $(READY)   ## the wheel in fresh environments, without torch
 	PYTHON=$(BIN)/python tests/install_check.sh
+
+wheels: $(READY)          ## manylinux wheels for x86-64 and ARM in dist, looked into and run; needs auditwheel
+	PYTHON=$(BIN)/python tests/wheels.sh dist
+
+site: $(READY)            ## the documentation in build/site, which opens from disk; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 check: $(READY)           ## lint, formatting, types; changes nothing
 	$(BIN)/ruff check .
@@ -48,7 +67,7 @@ bench: $(READY)           ## all benchmarks, one after the other; nothing else s
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/post_training.py
 	$(BIN)/python benchmarks/input_pipeline.py
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[bench]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt onnxruntime openvino nncf
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/pages.py
 

@@ -1,16 +1,17 @@
 """Every training on CIFAR-10 behind docs/results.md.
 
-python benchmarks/cifar10.py --data DIR --weights resnet20-cifar10-fp.safetensors [--only PATTERN]
+python benchmarks/cifar10.py [--data DIR] [--weights DIR] [--runs DIR] [--only PATTERN]
 
 Each training is a `dbq train` in a directory of its own below --runs. Finished ones are kept and
 interrupted ones resumed, so the script may be stopped at any time, and two of them may run side by side
 with different shell patterns (one that matches nothing trains nothing). At the end,
-results/cifar10.json is written from all that are finished.
+results/cifar10.json is written from all that are finished; rows of runs that are not here stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import subprocess
 import sys
@@ -20,11 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from machine import options, save
+from tabular import result
 
 from dbq.training.record.rundir import RunDir
 
 # The float ResNet-20 was trained with these; its successors read what it read.
 MEAN, STD = "data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]"
+# Files in --weights, by how a recipe's name begins.
+FLOAT = {
+    "resnet20": "resnet20-cifar10-fp.safetensors",
+    "shufflenet": "shufflenet_v2-0.5-cifar10.safetensors",
+}
 KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
         "revision", "machine", "cost", "test")  # fmt: skip
 
@@ -45,12 +52,29 @@ class Training:
         return f"{self.group}-{self.label}-{self.seed}"
 
 
+# Each ingredient of the short recipes left out, at equal epochs.
+SHORT = ("train.epochs=2",)
+WITHOUT = {
+    "short": (),
+    "no-features": ("extra.features=0",),
+    "no-logits": ("extra.distill=0",),
+    "no-fit": ("quantize.fit=0", "quantize.calibrate=2000"),
+    "linear-temperature": ("temperature.end=0", "temperature.increment=130"),
+    "moving-norms": ("extra.still_norms=0",),
+}
 ABLATION = ("train.epochs=2", "temperature.start=20", "temperature.increment=90")
 TRAININGS = [
     *(Training("resnet20", "2t", "resnet20-2t-quick", seed=seed) for seed in range(3)),
     *(Training("resnet20", "1t", "resnet20-1t-quick", seed=seed) for seed in range(3)),
     Training("resnet20", "2t-a8", "resnet20-2t-a8-quick", after="resnet20-2t-0"),
     Training("resnet20", "1t-a8", "resnet20-1t-a8-quick", after="resnet20-1t-0"),
+    *(Training("short", label, f"resnet20-{label}-short", seed=seed)
+      for label in ("2t", "1t", "2t-a8", "1t-a8") for seed in range(3)),
+    *(Training("shufflenet", label, f"shufflenet_v2-cifar10-{label}", seed=seed)
+      for label in ("2t", "1t") for seed in range(3)),
+    *(Training(f"ingredients-{branches}t", label, f"resnet20-{branches}t-short",
+               (*SHORT, *changes), seed)
+      for branches in (2, 1) for label, changes in WITHOUT.items() for seed in range(2)),
     Training("ablation", "ours", "resnet20-2t-quick", ABLATION),
     Training("ablation", "paper-init", "resnet20-2t-quick",
              (*ABLATION, "quantize.options.init=kmeans")),
@@ -72,9 +96,10 @@ def command(training: Training, arguments: argparse.Namespace) -> list[str]:
     if training.after:
         overrides.append(f"model.weights={arguments.runs / training.after}")
         if training.group == "resnet20":
-            overrides.append(f"extra.teacher={arguments.weights}")
+            overrides.append(f"extra.teacher={arguments.weights / FLOAT['resnet20']}")
     elif training.group != "mobilenet":
-        overrides.append(f"model.weights={arguments.weights}")
+        file = FLOAT[re.split("[-_]", training.recipe)[0]]
+        overrides.append(f"model.weights={arguments.weights / file}")
     sets = [part for item in (*overrides, *training.overrides) for part in ("--set", item)]
     out = str(arguments.runs / training.name)
     return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
@@ -84,13 +109,16 @@ def collect(arguments: argparse.Namespace) -> None:
     """Write what is finished to results/."""
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
+    known = {(row["group"], row["label"], row["seed"]): row for row in result("cifar10")["rows"]}
     for training in TRAININGS:
         run = RunDir(arguments.runs / training.name)
         if not run.is_finished:
-            missing.append(training.name)
+            kept = known.get((training.group, training.label, training.seed))
+            rows += [kept] if kept else []
+            missing += [] if kept else [training.name]
             continue
-        result = run.result().to_json()
-        facts = {key: result[key] for key in KEPT}
+        found = run.result().to_json()
+        facts = {key: found[key] for key in KEPT}
         line = shlex.join(command(training, arguments))
         rows.append({"group": training.group, "label": training.label, "command": line, **facts})
     saved = save("cifar10", missing=missing, rows=rows)
@@ -100,8 +128,9 @@ def collect(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    weights, runs = "data/resnet20-cifar10-fp.safetensors", Path("runs/cifar10")
-    arguments = options(__doc__, data="data", weights=weights, runs=runs, only="*").parse_args()
+    arguments = options(
+        __doc__, data="data", weights=Path("data"), runs=Path("runs/cifar10"), only="*"
+    ).parse_args()
     for training in TRAININGS:
         finished = RunDir(arguments.runs / training.name).is_finished
         if fnmatchcase(training.name, arguments.only) and not finished:

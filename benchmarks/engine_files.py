@@ -57,8 +57,8 @@ NETWORKS = {
 }
 
 
-def make(name: str, directory: Path) -> None:
-    """Make those of the network's files that do not exist yet."""
+def make(name: str, directory: Path, kinds: tuple[str, ...] = ("dbq", "onnx", "xml")) -> None:
+    """Make those of the network's files that do not exist yet; `kinds`: how their names end."""
     network = NETWORKS[name]
     float32 = directory / f"{name}-float32.onnx"
     writers: dict[str, Callable[[Path], object]] = {
@@ -70,7 +70,7 @@ def make(name: str, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for form, write in writers.items():
         path = directory / f"{name}-{form}"
-        if not path.exists():
+        if not path.exists() and form.endswith(kinds):
             say(f"{path.name} ...")
             write(path)
 

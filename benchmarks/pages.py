@@ -17,11 +17,17 @@ from functools import partial
 import accuracy_tables
 import comparison_tables
 import engine_tables
+import instructions_table
+import mcu_table
 import networks_tables
+import onnx_table
 import post_training_tables
+import pretrained_table
 import summary_table
 import sweep_tables
+import tflm_table
 import torture_table
+import web_tables
 from tabular import RESULTS, ROOT, measured
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -29,10 +35,16 @@ TABLES: dict[str, Callable[[], str]] = {
     **accuracy_tables.TABLES,
     **comparison_tables.TABLES,
     **engine_tables.TABLES,
+    **instructions_table.TABLES,
+    **mcu_table.TABLES,
     **networks_tables.TABLES,
+    **onnx_table.TABLES,
     **sweep_tables.TABLES,
+    **tflm_table.TABLES,
     **torture_table.TABLES,
     **post_training_tables.TABLES,
+    **pretrained_table.TABLES,
+    **web_tables.TABLES,
     **{f"measured {path.stem}": partial(measured, path.stem)
        for path in sorted(RESULTS.glob("*.json"))},
 }  # fmt: skip

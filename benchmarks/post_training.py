@@ -2,13 +2,15 @@
 
     python benchmarks/post_training.py [--only NETWORK/PLAN] [--tested N] [--imagenet DIR]
     [--cifar10 DIR] [--weights DIR]
-                                       [--ablation]
+                                       [--states DIR] [--ablation] [--uniform]
 
 Images for the fit are training images without their labels: 1,000 of ImageNet, 1,024 of CIFAR-10.
 Top-1 is over all test images there are. Needs the data sets and float weights; what is missing is
 named and skipped. A row is saved when it is measured and kept by later calls for other rows.
 Seconds are those of one thread's processor time. --tested N tests with every n-th image only.
---ablation leaves one part out at a time.
+The quantized networks are kept in --states DIR for benchmarks/post_training_deployed.py.
+--ablation leaves one part out at a time. --uniform has 3 and 4 bits in place of branches, rounded to the
+nearest of steps between a kernel's largest weights, and fitted as branches are.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ import dbq
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
 from dbq.data.table import load_data
-from dbq.posttraining.layerwise import Choices
+from dbq.model.calibration import HowNorms
+from dbq.plans.precision import Precision
+from dbq.posttraining.fitting.layerwise import Choices
 from dbq.training.processes.memory import keep_freed_memory
 
 IMAGENET, HALVES = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), ((0.5,) * 3, (0.5,) * 3)
@@ -49,26 +53,28 @@ class Case:
 CASES = {
     "resnet20": Case(
         "resnet20-cifar10-fp.safetensors", "cifar10", 1024, IMAGENET,
-        {"resnet-2t": 150, "resnet-1t": 150, "resnet-2t-a8": 150, "resnet-1t-a8": 150, "fx8-3": 0},
+        {"resnet-2t": 600, "resnet-1t": 600, "resnet-2t-a8": 600, "resnet-1t-a8": 600, "fx8-3": 0},
     ),
     "mobilenet_v2": Case(
         "mobilenet_v2-imagenet.safetensors", "imagenet", 1000, IMAGENET,
-        {"dbq-2t-4": 0, "dbq-2t-1": 0, "dbq-1t-a8": 0, "fx8-3": 0},
+        {"dbq-2t-4": 0, "dbq-2t-1": 0, "dbq-1t-a8": 200, "fx8-3": 0},
     ),
     "mobilenet_v1": Case(
         "mobilenet_v1-imagenet.safetensors", "imagenet", 1000, HALVES,
-        {"dbq-2t-4": 0, "dbq-1t-a8": 0, "fx8-3": 0}, {"padding": "same", "activation": "relu6"},
+        {"dbq-2t-4": 0, "dbq-1t-a8": 200, "fx8-3": 0}, {"padding": "same", "activation": "relu6"},
     ),
 }  # fmt: skip
-PARTS = {
-    "all": Choices(),
-    "prepare and calibrate": None,
+PARTS: dict[str, Choices | HowNorms] = {
+    "without distillation": Choices(),
+    "prepare and calibrate": "pairs",
     "codes by weight error": Choices(codes=False),
     "without the float prefix": Choices(target=False),
     "without pairs": Choices(norms=False),
     "without shortcuts": Choices(shortcuts=False),
     "without ranges": Choices(ranges=False),
+    "all pixels alike": Choices(importance=False),
 }
+UNIFORM: dict[str, Choices | HowNorms] = {"rounded": "keep", "fitted": Choices()}
 COLUMNS = {"network": "{network}", "plan": "{plan}", "what": "{what}", "float": "{float:.2f}",
            "top-1": "{top1:.2f}", "difference": "{difference:+.2f}",
            "seconds": "{seconds:.0f}"}  # fmt: skip
@@ -91,23 +97,24 @@ def some_images(train: Split, count: int) -> Tensor:
 
 def measure(
     model: nn.Module,
-    plan: str,
+    plan: str | dbq.Plan,
     images: Tensor,
     test: Split,
     chosen: Tensor,
-    choices: Choices | None,
+    choices: Choices | HowNorms,
     steps: int,
 ) -> dict[str, Any]:
-    """Quantize a copy; processor seconds, and accuracy of the hard network."""
-    model, start = copy.deepcopy(model), time.process_time()
-    if choices is None:
+    """Quantize the model; processor seconds, and accuracy of the hard network.
+
+    By `dbq.quantize`, or by `prepare` and what `calibrate` does to batch norms.
+    """
+    start = time.process_time()
+    if isinstance(choices, str):
         dbq.prepare(model, plan, images[:1])
-        dbq.calibrate(model, torch.split(images, 100))
+        dbq.calibrate(model, torch.split(images, 100), statistics=choices)
         same = None
     else:
-        done = dbq.quantize(
-            model, plan, images, budget="best" if steps else "default", steps=steps, choices=choices
-        )
+        done = dbq.quantize(model, plan, images, budget="best", steps=steps, choices=choices)
         same = done.agreement.same
     seconds = time.process_time() - start
     return {"top1": top1(model, test, chosen), "same": same, "seconds": seconds}
@@ -116,7 +123,7 @@ def measure(
 def main() -> None:
     arguments = options(
         __doc__, only="", imagenet=ROOT / "data/imagenet", cifar10=ROOT / "data/cifar10",
-        weights=ROOT / "data", ablation=False, tested=0,
+        weights=ROOT / "data", ablation=False, tested=0, uniform=False, states=ROOT / "build/states",
     ).parse_args()  # fmt: skip
     keep_freed_memory()
     torch.set_num_threads(1)
@@ -142,23 +149,48 @@ def run(name: str, case: Case, plans: list[str], arguments: Any) -> None:
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     every = max(1, len(test) // (arguments.tested or len(test)))
     chosen = torch.arange(0, len(test), every)
-    images, of_float = some_images(train, case.images), top1(model, test, chosen)
-    for plan in plans:
-        for what, choices in PARTS.items() if arguments.ablation else [("all", Choices())]:
+    images = some_images(train, case.images)
+    measured = [
+        row["float"] for row in earlier() if (row["network"], row["tested"]) == (name, len(chosen))
+    ]
+    of_float = measured[0] if measured else top1(model, test, chosen)
+    parts: dict[str, Choices | HowNorms] = {"all": Choices()}
+    if arguments.ablation:
+        parts = PARTS
+    cases: list[tuple[str, str | dbq.Plan]] = [(plan, plan) for plan in plans]
+    if arguments.uniform:
+        parts = UNIFORM
+        cases = [
+            (f"{plan} with {bits}b", _uniform(plan, bits)) for plan in plans for bits in (3, 4)
+        ]
+    for plan, chosen_plan in cases:
+        for what, choices in parts.items():
             steps = case.plans[plan] if what == "all" else 0
+            quantized = copy.deepcopy(model)
             row = {"network": name, "plan": plan, "what": what, "float": of_float,
                    "steps": steps, "images": len(images), "tested": len(chosen),
-                   **measure(model, plan, images, test, chosen, choices, steps)}  # fmt: skip
+                   **measure(quantized, chosen_plan, images, test, chosen, choices, steps)}  # fmt: skip
             row["difference"] = row["top1"] - of_float
+            if what == "all":
+                arguments.states.mkdir(parents=True, exist_ok=True)
+                torch.save(quantized.state_dict(), arguments.states / f"{name}-{plan}.pt")
             print(show(COLUMNS, keep(row)[-1:], left=3), flush=True)
+
+
+def _uniform(plan: str, bits: int) -> dbq.Plan:
+    """The plan with fixed-point weights where it has branches."""
+    return dbq.load_plan(plan).with_method("ternary", "fixed", weight=Precision("fixed", bits))
+
+
+def earlier() -> list[dict[str, Any]]:
+    path: Path = RESULTS / "post_training.json"
+    return result("post_training")["rows"] if path.exists() else []
 
 
 def keep(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Save the row among those of earlier calls."""
     key = ("network", "plan", "what")
-    path: Path = RESULTS / "post_training.json"
-    rows = result("post_training")["rows"] if path.exists() else []
-    rows = [old for old in rows if any(old[k] != row[k] for k in key)] + [row]
+    rows = [old for old in earlier() if any(old[k] != row[k] for k in key)] + [row]
     save("post_training", rows=rows)
     return rows
 

@@ -11,11 +11,12 @@ NETWORKS = {
     "mobilenet_v2": "MobileNetV2, ImageNet",
     "mobilenet_v1": "MobileNetV1, ImageNet",
 }
+UNIFORM = {"rounded": "to the nearest, min-max", "fitted": "by `dbq.quantize`, no distillation"}
 
 
-def _rows() -> list[Row]:
+def _rows(name: str) -> list[Row]:
     order = list(NETWORKS)
-    rows: list[Row] = result("post_training")["rows"]
+    rows: list[Row] = result(name)["rows"]
     return sorted(rows, key=lambda row: (order.index(row["network"]), row["plan"]))
 
 
@@ -26,8 +27,66 @@ def post_training() -> str:
         [[NETWORKS[row["network"]], f"`{row['plan']}`", f"{row['float']:.2f}",
           f"**{row['top1']:.2f}**", f"{row['difference']:+.2f}", f"{row['tested']:,}",
           str(row["steps"]), f"{row['seconds']:.0f}"]
-         for row in _rows() if row["what"] == "all"],
+         for row in _rows("post_training") if row["what"] == "all"],
     )  # fmt: skip
 
 
-TABLES: dict[str, Callable[[], str]] = {"post-training": post_training}
+def deployed() -> str:
+    """Deployed files against torch, and against the int8 peers if they have raced."""
+    return table(
+        ["network", "plan", "torch", "libdbq", "separate branches", "bytes", "int8 peer's bytes",
+         "ms, one thread", "best int8 peer"],
+        [[NETWORKS[row["network"]], f"`{row['plan']}`", f"{row['torch']:.2f}", f"{row['joined']:.2f}",
+          f"{row['separate']:.2f}", f"{row['bytes']:,}", *_race(row)]
+         for row in _rows("post_training_deployed")],
+    )  # fmt: skip
+
+
+def _race(row: Row) -> list[str]:
+    if "ms" not in row:
+        return ["", "", ""]
+    peer = f"{row['peer_ms']:.2f} ms, {row['peer']}"
+    return [
+        f"{row['peer_bytes']:,}",
+        f"{row['ms']:.2f}",
+        f"{peer} ({row['peer_ms'] / row['ms']:.2f}x)",
+    ]
+
+
+def ablation() -> str:
+    """One part left out at a time, without distillation."""
+    rows = [row for row in _rows("post_training") if row["what"] not in ("all", *UNIFORM)]
+    return table(
+        ["network", "plan", "what", "top-1", "difference to float", "images tested"],
+        [[NETWORKS[row["network"]], f"`{row['plan']}`", row["what"], f"{row['top1']:.2f}",
+          f"{row['difference']:+.2f}", f"{row['tested']:,}"] for row in rows],
+    )  # fmt: skip
+
+
+def uniform() -> str:
+    """Plain fixed point in place of branches."""
+    rows = [row for row in _rows("post_training") if row["what"] in UNIFORM]
+    return table(
+        ["network", "weights", "how", "top-1", "difference to float", "images tested"],
+        [[NETWORKS[row["network"]], f"`{row['plan']}`", UNIFORM[row["what"]], f"{row['top1']:.2f}",
+          f"{row['difference']:+.2f}", f"{row['tested']:,}"] for row in rows],
+    )  # fmt: skip
+
+
+def starts() -> str:
+    """Training from two starts."""
+    return table(
+        ["start", "epochs", "top-1, mean", "each seed"],
+        [[f"`{row['start']}`", str(row["epochs"]), f"**{row['top1']:.2f}**",
+          ", ".join(f"{each:.2f}" for each in row["each"])]
+         for row in result("training_start")["rows"]],
+    )  # fmt: skip
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "post-training": post_training,
+    "post-training ablation": ablation,
+    "post-training deployed": deployed,
+    "post-training uniform": uniform,
+    "training start": starts,
+}

@@ -24,7 +24,7 @@ from dbq.cli.main import app
 from dbq.deploy import reference
 from dbq.deploy.engine import Net, available_isas, load
 from dbq.deploy.file.fileformat import read_program, save, write_program
-from dbq.deploy.images import read_image
+from dbq.deploy.pictures.images import read_image
 from dbq.deploy.program import Program
 from dbq.errors import DataError, DbqError, RecipeError
 from dbq.training.recipe import Recipe, load_recipe, recipe_names

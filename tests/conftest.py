@@ -1,28 +1,15 @@
-"""Shared by all tests: seeds, thread count, short runs, and files that the repository lacks."""
+"""Shared by the tests: short runs, and files that the repository lacks."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
-# `make test` runs two workers: with two threads each, torch's would spin against each other. This has to
-# be said before torch is imported, and goes for the processes that tests start, too.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-# torch.compile's cache does not tell code for one ATEN_CPU_CAPABILITY from code for another.
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(
-    Path(tempfile.gettempdir(), f"torchinductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'any')}")
-)
-
 import pytest
-import torch
 
 from dbq.training.recipe import load_recipe
 from dbq.training.run import train
 from tests.runs import TINY, single_thread
-
-SEED = 20200823
 
 # A run that takes two seconds; reports and figures are made of two such.
 SHORT = [
@@ -31,15 +18,6 @@ SHORT = [
     "model.options.small_input=true",
     "train.every=epoch",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(SEED)
-
-
-def pytest_report_header() -> str:
-    return f"dbq: torch seed {SEED} before every test, {torch.get_num_threads()} torch threads"
 
 
 def outside_file(name: str) -> Path:

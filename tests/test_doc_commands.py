@@ -129,7 +129,7 @@ def test_the_commands_run_in_order(page: Path, place: Path) -> None:
         exec(block, names)  # README's own are run by test_public_names.py
 
 
-@pytest.mark.parametrize("name", ["onnx.md", "plans.md"])
+@pytest.mark.parametrize("name", ["index.md", "onnx.md", "plans.md", "elsewhere.md"])
 def test_python_on_other_pages(name: str, place: Path) -> None:
     names = {"dbq": dbq, **some_network()}
     for block in blocks(ROOT / "docs" / name, "python"):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from dbq.version import __version__
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dbq"
@@ -77,3 +80,13 @@ def test_no_page_mentions_a_path_outside_the_repository() -> None:
     for page in PAGES:
         for path in re.findall(r"(?:\.\./)+[\w./-]+", page.read_text()):
             assert (page.parent / path).resolve().is_relative_to(ROOT), (page, path)
+
+
+def test_a_tag_is_the_version() -> None:
+    """A commit that carries a tag of a release is that release; so do the citation and the changelog."""
+    command = ["git", "tag", "--points-at", "HEAD"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    tags = [tag for tag in done.stdout.split() if re.fullmatch(r"v\d.*", tag)]
+    assert not tags or tags == [f"v{__version__}"]
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {__version__} (" in (ROOT / "CHANGELOG.md").read_text()
