@@ -15,7 +15,7 @@ from dbq.deploy.csource.source import to_c
 from dbq.deploy.program import Program
 from dbq.deploy.tensors import Shape
 from dbq.deploy.window import Window
-from tests.deploy.csource.test_exact import pointwise
+from tests.deploy.csource.test_exact import pointwise, wide
 from tests.native.handmade import small_program
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -44,6 +44,8 @@ PROGRAMS = {
     "joined 3x3": compacted(three_by_three(2)),
     "one branch": compacted(pointwise(38, 5, (5, 5), 1)),
     "one branch 3x3": compacted(three_by_three(1)),
+    "one byte of weights": compacted(pointwise(3, 4, (2, 5), 1)),
+    "codes of 32 bits": wide(0, -(2**30), 2**30),
 }
 
 

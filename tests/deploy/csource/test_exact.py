@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from dbq.deploy.csource.exact.compact import compacted
 from dbq.deploy.csource.files import export_c
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.lookup import Lookup
+from dbq.deploy.operations.requantize import Requantize
 from dbq.deploy.program import Output, Program
 from dbq.deploy.tensors import Result, Shape, Tensor, Type
 from dbq.deploy.window import Window
@@ -94,6 +96,34 @@ def test_lanes_at_their_limits(tmp_path: Path) -> None:
     images = images_for(program, 3)
     images[0], images[1], images[2, ::2] = 255, 0, 255
     check(program, images, tmp_path)
+
+
+def wide(seed: int, low: int, high: int) -> Program:
+    """Codes of 32 bits, by scales and offsets of all sizes, zeros among them; then each as a float."""
+    program = pointwise(9, 60, (3, 5), 1, seed=seed)
+    rng = np.random.default_rng(seed)
+    image, layer, _ = program.operations
+    sizes = rng.normal(0, 1, (60, 2)) * 2.0 ** rng.integers(-24, 24, (60, 2))
+    sizes[rng.random((60, 2)) < 0.1] = 0
+    sizes[:6] = np.round(sizes[:6] * 2) / 2  # sums that end in a half
+    scales, offsets = sizes[:, :1].astype(np.float32), sizes[:, 1].astype(np.float32)
+    codes = Result(1, low, high, scales, offsets)
+    floats = Result(2, 0, 0, np.ones((60, 1), np.float32), np.zeros(60, np.float32))
+    shape = program.tensors[1].shape
+    tensors = (program.tensors[0], Tensor("i32", shape, 1.0), Tensor("f32", shape, 1.0))
+    operations = (image, replace(layer, results=(codes,)), Requantize("floats", (floats,), 1))  # type: ignore[call-arg]
+    return Program("wide", tensors, operations, (Output(2),))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-(2**30), 2**30), (0, 2**27), (-5000, 70_000), (3, 9)])
+def test_wide_codes(low: int, high: int, tmp_path: Path) -> None:
+    """A code of 32 bits was a float before, so a float has all of its bits."""
+    for seed in range(4):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        program = wide(seed, low, high)
+        check(program, images_for(program, 6), folder)
+        assert ".is_wide = 1" in (folder / "net.c").read_text()
 
 
 def test_less_ram_for_more_windows(tmp_path: Path) -> None:

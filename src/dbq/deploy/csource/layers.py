@@ -11,7 +11,7 @@ import numpy as np
 
 from dbq.deploy.csource.arena import IMAGE, Memory, plane
 from dbq.deploy.csource.ctext import array, bits, initializer
-from dbq.deploy.csource.exact.lines import LANES_SHIFT, PAIRS_SHIFT, Lines, fit, is_fixed
+from dbq.deploy.csource.exact.lines import LANES_SHIFT, PAIRS_SHIFT, Lines, Longs, fit, is_fixed
 from dbq.deploy.csource.exact.ranges import Ranges, sum_ranges
 from dbq.deploy.csource.scratch import (
     bytes_of,
@@ -33,6 +33,7 @@ from dbq.deploy.program import Program
 from dbq.deploy.tensors import Array, Result
 from dbq.deploy.window import Window
 
+WIDE_SUM = 2**24  # smaller ones are floats as they are: see put_wide of kernels/results.c
 RESULT_BYTES, LAYER_BYTES, TENSOR_BYTES = 36, 48, 16  # on a 32-bit processor
 
 
@@ -97,7 +98,9 @@ class Emitter:
             type = self.program.tensors[result.tensor].type
             lines = fit(result, *exact) if exact and type in ("u8", "i8") else None
             self.made.lines.append(lines)
-            rows.append(initializer(self._result(i, result, lines)))
+            fields = self._result(i, result, lines)
+            is_wide = type == "i32" and exact is not None and _is_below(exact, WIDE_SUM)
+            rows.append(initializer([*fields, ("is_wide", int(is_wide))]))
         body = ",\n".join(rows)
         self.made.data.append(f"static const result_t results_{self.step}[] = {{{body}}};\n")
         self.made.table_bytes += RESULT_BYTES * len(rows)
@@ -189,7 +192,7 @@ class Emitter:
             ("from", f"&tensor_{op.input}"), *self._common(op), ("is_plain", int(is_plain)),
             ("is_direct", int(is_direct)),
             ("bytes", self.data("weights", weights, weights=True)),
-            ("factors", self.data("factors", _nibbles(op.factors)) if op.factors is not None else "0"),
+            ("factors", self.data("factors", _nibbles(op.factors)) if op.factors is not None else "NULL"),
             ("tables", self.place("tables")), ("sums", self.place("sums")),
             ("groups", op.groups), ("kernels", per_group), ("taps", taps),
             ("bytes_per_window", windows.bytes), ("windows", windows.number),
@@ -232,8 +235,8 @@ class Emitter:
             integers = np.moveaxis(integers, 2, 4)
         padded[:, :, :taps] = integers.reshape(sums, kernels, taps).transpose(1, 0, 2)
         fields = [
-            ("from", "0" if reads_image else f"&tensor_{op.input}"),
-            ("codes", "codes_0" if reads_image and not self._is_identity(lookup) else "0"),
+            ("from", "NULL" if reads_image else f"&tensor_{op.input}"),
+            ("codes", "codes_0" if reads_image and not self._is_identity(lookup) else "NULL"),
             ("apart", 256 if reads_image and not _is_shared(lookup) else 0),
             *self._common(op), ("weights", self.data("weights", padded, weights=True)),
             ("starts", self._starts(op, padded)), ("patch", self.place("patch")),
@@ -247,7 +250,7 @@ class Emitter:
     def _starts(self, op: Convolution, weights: Array) -> str:
         """-128 times the sum of each kernel's weights, where codes are signed."""
         if self.ranges[op.input][0] >= 0:
-            return "0"
+            return "NULL"
         return self.data("starts", -128 * weights.sum(axis=2, dtype=np.int32))
 
     def add(self, op: Any) -> None:
@@ -317,6 +320,11 @@ def _nibbles(factors: Factors) -> Factors:
     """Two factors to a byte, the first in the lower half; every kernel begins a byte."""
     even = np.pad(factors, ((0, 0), (0, factors.shape[1] % 2)))
     return (even[:, ::2] | even[:, 1::2] << 4).astype(np.uint8)
+
+
+def _is_below(ranges: tuple[Longs, Longs], limit: int) -> bool:
+    least, most = ranges
+    return bool(max(-least.min(), most.max()) < limit)
 
 
 def _is_shared(op: Lookup) -> bool:

@@ -214,9 +214,24 @@ def _describe(program: Program, layer: Layer) -> str:
 
 def row_pairs() -> npt.NDArray[np.uint32]:
     """Of a byte of five trits: bytes to skip for the row of the first three and of the last two."""
-    byte = np.arange(243, dtype=np.uint32)
-    pairs = (byte % 27 * ROW_BYTES) | ((27 + byte // 27) * ROW_BYTES) << 16
-    return pairs.astype(np.uint32)
+    three, two = ({trits: i for i, trits in enumerate(_row_order(n))} for n in (3, 2))
+    trits = [tuple(byte // 3**i % 3 - 1 for i in range(5)) for byte in range(243)]
+    pairs = [three[t[:3]] * ROW_BYTES | (27 + two[t[3:]]) * ROW_BYTES << 16 for t in trits]
+    return np.array(pairs, np.uint32)
+
+
+def _row_order(taps: int) -> list[tuple[int, ...]]:
+    """The sums of a table in the order of kernels/ternary.c: one tap changes by one from each to the next.
+
+    >>> _row_order(2)
+    [(1, 1), (0, 1), (-1, 1), (-1, 0), (0, 0), (1, 0), (1, -1), (0, -1), (-1, -1)]
+    """
+    if taps == 0:
+        return [()]
+    inner = _row_order(taps - 1)
+    return [
+        (*trits, last) for last in (1, 0, -1) for trits in (inner[::-1] if last == 0 else inner)
+    ]
 
 
 def spread_trits() -> npt.NDArray[np.uint32]:

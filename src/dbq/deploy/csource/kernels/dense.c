@@ -5,11 +5,11 @@
 enum { AT_ONCE = 4 };
 
 typedef struct {
-    const tensor_t *from;   /* 0: the image itself, whose channels are the innermost dimension */
-    const uint8_t *codes;   /* of the pixels of the image, for each channel if `apart` is 256; 0: themselves */
+    const tensor_t *from;   /* NULL: the image itself, whose channels are the innermost dimension */
+    const uint8_t *codes;   /* of the pixels of the image, for each channel if `apart` is 256; NULL: themselves */
     const result_t *results;
     const int8_t *weights;  /* [group of channels][kernel][sum][taps, rounded up to four] */
-    const int32_t *starts;  /* of each sum of a kernel, -128 times its weights; 0: codes are not signed */
+    const int32_t *starts;  /* of each sum of a kernel, -128 times its weights; NULL: codes are not signed */
     uint32_t patch, pairs, sums_at;
     uint16_t apart, groups, kernels, channels, height, width; /* kernels and channels of one group */
     uint8_t sums, results_count;
@@ -18,12 +18,12 @@ typedef struct {
 
 /* `count` neighbouring inputs from place (y, x) on, of which those outside of the image are 0. */
 static uint8_t *gather_places(const dense_t *l, const uint8_t *plane, int32_t y, int32_t x, uint8_t *to) {
-    const uint32_t each = l->from != 0 ? 1u : l->channels; /* numbers at a place */
+    const uint32_t each = l->from != NULL ? 1u : l->channels; /* numbers at a place */
     for (uint32_t j = 0u; j < l->window.kernel_w; j++) {
         const int inside = y >= 0 && y < (int32_t)l->height && x >= 0 && x < (int32_t)l->width;
         const uint8_t *p = plane + (inside != 0 ? ((uint32_t)y * l->width + (uint32_t)x) * each : 0u);
         for (uint32_t c = 0u; c < each; c++) {
-            *to = inside == 0 ? (uint8_t)0 : l->codes != 0 ? l->codes[l->apart * c + p[c]] : p[c];
+            *to = inside == 0 ? (uint8_t)0 : l->codes != NULL ? l->codes[l->apart * c + p[c]] : p[c];
             to++;
         }
         x += (int32_t)l->window.dilation_w;
@@ -33,20 +33,20 @@ static uint8_t *gather_places(const dense_t *l, const uint8_t *plane, int32_t y,
 
 APART static void gather_window(const dense_t *l, uint32_t group, uint32_t oy, uint32_t ox, uint8_t *to) {
     const window_t *w = &l->window;
-    const uint32_t planes = l->from != 0 ? l->channels : 1u;
-    const uint32_t run = l->from != 0 ? w->kernel_w : (uint32_t)w->kernel_w * l->channels;
+    const uint32_t planes = l->from != NULL ? l->channels : 1u;
+    const uint32_t run = l->from != NULL ? w->kernel_w : (uint32_t)w->kernel_w * l->channels;
     const int32_t x = (int32_t)(ox * w->stride_w) - (int32_t)w->left;
     const int is_run = x >= 0 && x + (int32_t)w->kernel_w <= (int32_t)l->width && w->dilation_w == 1u && l->apart == 0u;
     for (uint32_t c = 0u; c < planes; c++) {
-        const uint8_t *plane = l->from != 0 ? bytes_of(l->from, group * l->channels + c) : IMAGE_PIXELS;
+        const uint8_t *plane = l->from != NULL ? bytes_of(l->from, group * l->channels + c) : IMAGE_PIXELS;
         for (uint32_t i = 0u; i < w->kernel_h; i++) {
             const int32_t y = (int32_t)(oy * w->stride_h + i * w->dilation_h) - (int32_t)w->top;
             if (is_run != 0 && y >= 0 && y < (int32_t)l->height) {
                 const uint32_t place = (uint32_t)y * l->width + (uint32_t)x;
-                const uint8_t *p = plane + (l->from != 0 ? place : place * l->channels);
+                const uint8_t *p = plane + (l->from != NULL ? place : place * l->channels);
                 const uint8_t *codes = l->codes;
                 for (uint32_t j = 0u; j < run; j++) {
-                    to[j] = codes != 0 ? codes[p[j]] : p[j];
+                    to[j] = codes != NULL ? codes[p[j]] : p[j];
                 }
                 to += run;
             } else {
@@ -148,9 +148,9 @@ static void dense(const dense_t *l) {
                 }
 #if defined(__ARM_FEATURE_SIMD32)
                 uint32_t *pairs = arena + l->pairs / 4u;
-                make_pairs(patch, pairs, words, count, l->starts != 0 ? 1u : 0u);
+                make_pairs(patch, pairs, words, count, l->starts != NULL ? 1u : 0u);
 #else
-                for (uint32_t i = 0u; l->starts != 0 && i < count * words; i++) {
+                for (uint32_t i = 0u; l->starts != NULL && i < count * words; i++) {
                     patch[i] ^= 0x80808080u;
                 }
 #endif
@@ -159,7 +159,7 @@ static void dense(const dense_t *l) {
 #if defined(__ARM_FEATURE_SIMD32)
                         dot(pairs, w, words, s + j * (uint32_t)AT_ONCE, count);
 #else
-                        const int32_t start = l->starts != 0 ? l->starts[(group * l->kernels + k) * l->sums + j] : 0;
+                        const int32_t start = l->starts != NULL ? l->starts[(group * l->kernels + k) * l->sums + j] : 0;
                         dot((const uint8_t *)patch, w, taps, s + j * (uint32_t)AT_ONCE, count, start);
 #endif
                         w += 4u * words;

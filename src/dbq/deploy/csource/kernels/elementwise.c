@@ -61,10 +61,10 @@ typedef struct {
 
 static uint32_t curve_value(const curve_t *l, int32_t code) {
     const uint32_t x = times(float_of(code), l->scale);
-    const uint32_t u = is_less(x, l->low) ? l->low : is_less(l->high, x) ? l->high : x;
+    const uint32_t u = is_less(x, l->low) != 0 ? l->low : is_less(l->high, x) != 0 ? l->high : x;
     const uint32_t p = times(plus(u, l->low ^ 0x80000000u), l->density);
     int32_t i = integer_of(p);
-    if (is_less(p, float_of(i))) {
+    if (is_less(p, float_of(i)) != 0) {
         i--; /* floor */
     }
     i = i < (int32_t)l->segments ? i : (int32_t)l->segments - 1;

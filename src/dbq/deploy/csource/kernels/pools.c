@@ -46,10 +46,11 @@ static void average_pool(const pool_t *l) {
 /* a / b, rounded; b > 0 is a whole number below 2^16. */
 static uint32_t divided(uint32_t a, uint32_t b) {
     const number_t x = number_of(a);
-    const uint64_t digits = (uint64_t)x.digits << 36;
-    const uint64_t quotient = digits / b;
-    /* What is left over only decides on which side of a half the quotient lies. */
-    return rounded(x.sign, quotient | (quotient * b != digits ? 1u : 0u), x.exponent - 36);
+    const uint32_t zeros = leading_zeros(b) - 16u;
+    const uint64_t digits = (uint64_t)x.digits << 28;
+    const uint64_t quotient = digits / (b << zeros); /* below 2^45, and 2^43 at least */
+    const uint32_t is_inexact = quotient * (b << zeros) != digits || (quotient & 0x1FFFu) != 0u ? 1u : 0u;
+    return rounded(x.sign, (uint32_t)(quotient >> 13) | is_inexact, x.exponent - 15 + (int32_t)zeros);
 }
 
 static void mean_pool(const pool_t *l) {

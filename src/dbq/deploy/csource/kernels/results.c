@@ -25,13 +25,14 @@ static int32_t PRODUCT(int32_t a, int32_t b) {
  * can occur, when this file was written; the few sums for which no line is right are listed. */
 typedef struct {
     const tensor_t *to;
-    const uint16_t *multipliers; /* of a channel: 3, 4 or 2 numbers, by form; 0: use floats */
+    const uint16_t *multipliers; /* of a channel: 3, 4 or 2 numbers, by form; NULL: use floats */
     const uint32_t *floats;      /* of a channel: the bits of each scale and of the offset */
-    const uint16_t *odd_first;   /* channel -> first listed sum, or 0 */
+    const uint16_t *odd_first;   /* channel -> first listed sum, or NULL */
     const int32_t *odd_sums;
     const int16_t *odd_codes;
     int32_t low, high;
     uint8_t form, has_clamp, is_shared; /* shared: all channels have the numbers of the first */
+    uint8_t is_wide; /* 32-bit codes of one sum, which is below 2^24 */
 } result_t;
 
 /* === codes: needs result, product === */
@@ -113,7 +114,7 @@ APART static void put_codes(const result_t *r, uint32_t k, uint32_t pixel, const
     line_t line = line_of(r, k);
     uint8_t *to = bytes_of(r->to, k) + pixel;
 #ifdef SMALL_PRODUCTS
-    if (r->form == 2u && r->odd_first == 0 && r->low == 0 && r->high == 255) {
+    if (r->form == 2u && r->odd_first == NULL && r->low == 0 && r->high == 255) {
         make_narrow(&line);
         for (uint32_t i = 0u; i < count; i++) {
             to[i] = (uint8_t)byte_of((int32_t)((uint32_t)PRODUCT(s[i], line.m) + (uint32_t)line.b) >> line.n);
@@ -121,7 +122,7 @@ APART static void put_codes(const result_t *r, uint32_t k, uint32_t pixel, const
         return;
     }
 #endif
-    if (r->odd_first != 0 && r->odd_first[k] != r->odd_first[k + 1u]) {
+    if (r->odd_first != NULL && r->odd_first[k] != r->odd_first[k + 1u]) {
         for (uint32_t i = 0u; i < count; i++) {
             const int32_t q = clamped((scaled(s[i], line.m) + line.b) >> line.n, r->low, r->high);
             to[i] = (uint8_t)listed(r, k, s[i], q);
@@ -139,11 +140,15 @@ APART static void put_codes(const result_t *r, uint32_t k, uint32_t pixel, const
 
 /* === floats: needs result, wide, softfloat === */
 /* The float formula itself, by integers: where codes are 32 bits wide, for outputs, and for several sums. */
+static uint32_t limited(const result_t *r, uint32_t t) {
+    const uint32_t low = (uint32_t)r->low; /* bits of floats, where there are no multipliers */
+    const uint32_t high = (uint32_t)r->high;
+    return is_less(t, low) != 0 ? low : is_less(high, t) != 0 ? high : t;
+}
+
 static void put_float(const result_t *r, uint32_t k, uint32_t pixel, uint32_t t) {
     if (r->has_clamp != 0u) {
-        const uint32_t low = (uint32_t)r->low; /* bits of floats, where there are no multipliers */
-        const uint32_t high = (uint32_t)r->high;
-        t = is_less(t, low) ? low : is_less(high, t) ? high : t;
+        t = limited(r, t);
     }
     if (r->to->type == F32) {
         (void)memcpy(&output[r->to->at + k * r->to->plane + pixel], &t, sizeof t);
@@ -151,6 +156,77 @@ static void put_float(const result_t *r, uint32_t k, uint32_t pixel, uint32_t t)
         words_of(r->to, k)[pixel] = integer_of(t);
     } else {
         bytes_of(r->to, k)[pixel] = (uint8_t)integer_of(t);
+    }
+}
+
+/* === wide codes: needs floats, codes === */
+/* Digits, of which bit 31 is set, rounded to the 24 of a float; their exponent may rise. */
+static inline uint32_t shortened(uint32_t digits, int32_t *exponent) {
+    const uint32_t more = digits + 127u + ((digits >> 8) & 1u);
+    if (more < digits) {
+        *exponent += 1;
+        return 0x80000000u;
+    }
+    return more & ~255u;
+}
+
+/* 32-bit codes of `count` sums of channel k: the same steps as put_sums and put_float, in one function and without bits of
+ * floats between them. Subnormal numbers need no care: what they are added to decides the code. */
+APART static void put_wide(const result_t *r, uint32_t k, uint32_t pixel, const int32_t *s, uint32_t count) {
+    const uint32_t *floats = r->floats + (r->is_shared != 0u ? 0u : 2u * k);
+    const number_t scale = number_of(floats[0]);
+    const number_t offset = number_of(floats[1]);
+    const int32_t low = integer_of((uint32_t)r->low);
+    const int32_t high = integer_of((uint32_t)r->high);
+    const int32_t alone = integer_of(limited(r, floats[1])); /* the code of 0 */
+    int32_t *to = words_of(r->to, k) + pixel;
+    for (uint32_t i = 0u; i < count; i++) {
+        const uint32_t size = s[i] < 0 ? 0u - (uint32_t)s[i] : (uint32_t)s[i];
+        uint32_t sign = scale.sign ^ ((uint32_t)s[i] >> 31);
+        const uint32_t zeros = leading_zeros(size | 1u);
+        const uint64_t product = (uint64_t)(size << zeros) * scale.digits;
+        uint32_t digits = (uint32_t)(product >> 32) | ((uint32_t)product != 0u ? 1u : 0u);
+        int32_t exponent = scale.exponent - (int32_t)zeros + 32;
+        if (digits == 0u) {
+            to[i] = alone;
+            continue;
+        }
+        if ((digits >> 31) == 0u) {
+            digits <<= 1;
+            exponent--;
+        }
+        digits = shortened(digits, &exponent);
+        uint32_t other = offset.digits;
+        int32_t apart = exponent - offset.exponent;
+        const uint32_t is_difference = sign ^ offset.sign;
+        if (apart < 0 || (apart == 0 && digits < other)) { /* the larger one has the sign of the sum */
+            const uint32_t swap = digits;
+            digits = other;
+            other = swap;
+            exponent = offset.exponent;
+            sign = offset.sign;
+            apart = -apart;
+        }
+        if (sign != 0u && low >= 0) {
+            to[i] = low;
+            continue;
+        }
+        other = without(other >> 1, (uint32_t)apart);
+        digits = is_difference != 0u ? (digits >> 1) - other : (digits >> 1) + other;
+        uint32_t whole = 0u;
+        if (digits != 0u) {
+            const uint32_t shift = leading_zeros(digits);
+            exponent += 1 - (int32_t)shift;
+            digits = shortened(digits << shift, &exponent);
+            if (exponent >= 0) {
+                whole = 0x7FFFFFFFu; /* beyond all codes */
+            } else if (exponent >= -32) {
+                whole = nearest(digits, (uint32_t)-exponent);
+            } else {
+                whole = 0u;
+            }
+        }
+        to[i] = clamped(sign != 0u ? -(int32_t)whole : (int32_t)whole, low, high);
     }
 }
 
@@ -165,14 +241,16 @@ static void put_sums(const result_t *r, uint32_t k, uint32_t pixel, const int32_
     put_float(r, k, pixel, plus(t, f[sums]));
 }
 
-/* === finish: needs codes, sums === */
+/* === finish: needs codes, sums, wide codes === */
 /* All results of an operation; s[j * stride + i] is sum j of pixel `pixel + i`. */
 static void finish(const result_t *results, uint32_t count, uint32_t k, uint32_t pixel, const int32_t *s,
                    uint32_t pixels, uint32_t sums, uint32_t stride) {
     for (uint32_t i = 0u; i < count; i++) {
         const result_t *r = &results[i];
-        if (r->multipliers != 0) {
+        if (r->multipliers != NULL) {
             put_codes(r, k, pixel, s, pixels);
+        } else if (r->is_wide != 0u) {
+            put_wide(r, k, pixel, s, pixels);
         } else {
             for (uint32_t p = 0u; p < pixels; p++) {
                 put_sums(r, k, pixel + p, s + p, sums, stride);

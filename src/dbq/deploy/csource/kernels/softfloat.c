@@ -3,132 +3,113 @@
 typedef struct {
     uint32_t sign; /* 0 or 1 */
     int32_t exponent;
-    uint32_t digits; /* the value is +-digits * 2^exponent */
+    uint32_t digits; /* the value is +-digits * 2^exponent; bit 31 is set, unless it is 0 */
 } number_t;
 
-static number_t number_of(uint32_t bits) {
-    number_t n;
-    const uint32_t biased = (bits >> 23) & 255u;
-    n.sign = bits >> 31;
-    n.digits = (bits & 0x7FFFFFu) | (biased != 0u ? 0x800000u : 0u);
-    n.exponent = (int32_t)(biased != 0u ? biased : 1u) - 150;
-    return n;
-}
-
-static uint32_t length_of(uint64_t digits) {
+/* Of a word that is not 0. */
+static inline uint32_t leading_zeros(uint32_t word) {
 #if defined(__GNUC__)
-    return digits == 0u ? 0u : 64u - (uint32_t)__builtin_clzll(digits);
+    return (uint32_t)__builtin_clz(word);
 #else
-    uint32_t length = 0u;
-    uint32_t rest = (uint32_t)digits;
-    if ((digits >> 32) != 0u) {
-        length = 32u;
-        rest = (uint32_t)(digits >> 32);
-    }
+    uint32_t zeros = 0u;
     for (uint32_t step = 16u; step != 0u; step >>= 1) {
-        if ((rest >> step) != 0u) {
-            length += step;
-            rest >>= step;
+        if ((word >> (32u - step)) == 0u) {
+            zeros += step;
+            word <<= step;
         }
     }
-    return length + rest;
+    return zeros;
 #endif
 }
 
-/* digits * 2^exponent, rounded; digits < 2^63. */
-static uint32_t rounded(uint32_t sign, uint64_t digits, int32_t exponent) {
+static inline number_t number_of(uint32_t bits) {
+    number_t n;
+    const uint32_t biased = (bits >> 23) & 255u;
+    n.sign = bits >> 31;
+    n.digits = (bits << 8) | 0x80000000u;
+    n.exponent = (int32_t)biased - 158;
+    if (biased == 0u) {
+        n.digits = bits << 9;
+        n.exponent = -1000; /* zero: far below all others */
+        if (n.digits != 0u) {
+            const uint32_t zeros = leading_zeros(n.digits);
+            n.digits <<= zeros;
+            n.exponent = -158 - (int32_t)zeros;
+        }
+    }
+    return n;
+}
+
+/* The upper part of a word, `cut` bits shorter; the last bit is set if a bit that is gone was. */
+static inline uint32_t without(uint32_t digits, uint32_t cut) {
+    if (cut == 0u) {
+        return digits;
+    }
+    return cut < 32u ? (digits >> cut) | ((digits << (32u - cut)) != 0u ? 1u : 0u) : digits != 0u ? 1u : 0u;
+}
+
+/* digits * 2^exponent, rounded. A last bit that stands for lost ones comes with a 1 among the first seven bits. */
+static inline uint32_t rounded(uint32_t sign, uint32_t digits, int32_t exponent) {
     if (digits == 0u) {
         return sign << 31;
     }
-    int32_t cut = (int32_t)length_of(digits) - 24;
-    if (exponent + cut < -149) {
-        cut = -149 - exponent; /* subnormal: fewer digits */
+    const uint32_t zeros = leading_zeros(digits);
+    int32_t biased = exponent - (int32_t)zeros + 158;
+    digits <<= zeros;
+    if (biased <= 0) {
+        digits = without(digits, (uint32_t)(1 - biased)); /* subnormal: fewer digits */
+        biased = 1;
     }
-    uint32_t kept;
-    if (cut <= 0) {
-        kept = (uint32_t)(digits << (uint32_t)-cut);
-    } else if (cut > 62) {
-        kept = 0u; /* less than half of the smallest number */
-    } else {
-        const uint64_t half = (uint64_t)1 << ((uint32_t)cut - 1u);
-        const uint64_t rest = digits & (half + half - 1u);
-        kept = (uint32_t)(digits >> (uint32_t)cut);
-        if (rest > half || (rest == half && (kept & 1u) != 0u)) {
-            kept += 1u; /* 2^24 becomes the next power of two by itself, below */
-        }
-    }
-    const uint32_t biased = (uint32_t)(exponent + cut + 150);
-    /* A leading digit adds one to the exponent, so a subnormal number needs no case of its own. */
-    return (sign << 31) + ((biased - 1u) << 23) + kept;
+    uint32_t kept = digits >> 8;
+    kept += (digits & 255u) + (kept & 1u) > 128u ? 1u : 0u;
+    /* A leading digit adds one to the exponent, and 2^24 is the next power of two: no cases of their own. */
+    return (sign << 31) + (((uint32_t)biased - 1u) << 23) + kept;
 }
 
 static uint32_t float_of(int32_t code) {
-    const uint32_t sign = code < 0 ? 1u : 0u;
-    const uint32_t size = sign != 0u ? 0u - (uint32_t)code : (uint32_t)code;
-    if (size == 0u || (size >> 24) != 0u) {
-        return rounded(sign, size, 0);
-    }
-    const uint32_t shift = 24u - length_of(size); /* nothing to round */
-    return (sign << 31) + ((149u - shift) << 23) + (size << shift);
+    return rounded(code < 0 ? 1u : 0u, code < 0 ? 0u - (uint32_t)code : (uint32_t)code, 0);
 }
 
 static uint32_t times(uint32_t a, uint32_t b) {
     const number_t x = number_of(a);
     const number_t y = number_of(b);
-    return rounded(x.sign ^ y.sign, (uint64_t)x.digits * y.digits, x.exponent + y.exponent);
+    const uint64_t product = (uint64_t)x.digits * y.digits;
+    const uint32_t digits = (uint32_t)(product >> 32) | ((uint32_t)product != 0u ? 1u : 0u);
+    return rounded(x.sign ^ y.sign, digits, x.exponent + y.exponent + 32);
 }
 
 static uint32_t plus(uint32_t a, uint32_t b) {
-    number_t x = number_of(a);
-    number_t y = number_of(b);
-    if (x.exponent < y.exponent) {
-        const number_t swap = x;
-        x = y;
-        y = swap;
-    }
-    uint32_t apart = (uint32_t)(x.exponent - y.exponent);
-    uint64_t other = y.digits;
-    if (apart > 36u) {
-        apart = 30u; /* y only says on which side of x the sum lies */
-        other = other != 0u ? 1u : 0u;
-    }
-    const uint64_t digits = (uint64_t)x.digits << apart;
-    const int32_t exponent = x.exponent - (int32_t)apart;
+    const uint32_t is_swapped = (a << 1) < (b << 1) ? 1u : 0u;
+    const number_t x = number_of(is_swapped != 0u ? b : a); /* the larger one */
+    const number_t y = number_of(is_swapped != 0u ? a : b);
+    /* The last bits of both are 0, so that one bit is free for a carry. */
+    const uint32_t other = without(y.digits >> 1, (uint32_t)(x.exponent - y.exponent));
     if (x.sign == y.sign) {
-        return rounded(x.sign, digits + other, exponent);
+        return rounded(x.sign, (x.digits >> 1) + other, x.exponent + 1);
     }
-    if (digits == other) {
-        return 0u; /* +0, as IEEE 754 has it */
-    }
-    return digits > other ? rounded(x.sign, digits - other, exponent)
-                          : rounded(y.sign, other - digits, exponent);
+    const uint32_t digits = (x.digits >> 1) - other;
+    return digits == 0u ? 0u : rounded(x.sign, digits, x.exponent + 1); /* +0, as IEEE 754 has it */
 }
 
-static int is_less(uint32_t a, uint32_t b) {
+static inline int is_less(uint32_t a, uint32_t b) {
     if (((a | b) << 1) == 0u) {
         return 0; /* -0 is not less than +0 */
     }
     const uint32_t x = (a >> 31) != 0u ? ~a : a | 0x80000000u;
     const uint32_t y = (b >> 31) != 0u ? ~b : b | 0x80000000u;
-    return x < y;
+    return x < y ? 1 : 0;
 }
 
-/* The nearest integer, the even one of two; for sizes below 2^31. */
+/* digits / 2^cut, the nearest integer, the even one of two; cut is 1 .. 32. */
+static inline uint32_t nearest(uint32_t digits, uint32_t cut) {
+    const uint32_t whole = cut < 32u ? digits >> cut : 0u;
+    const uint32_t rest = digits << (32u - cut);
+    return whole + (rest > 0x80000000u || (rest == 0x80000000u && (whole & 1u) != 0u) ? 1u : 0u);
+}
+
+/* The nearest integer; for sizes below 2^31. */
 static int32_t integer_of(uint32_t bits) {
     const number_t x = number_of(bits);
-    uint32_t whole = 0u;
-    if (x.exponent >= 0) {
-        whole = x.digits << (uint32_t)x.exponent;
-    } else if (x.exponent >= -24) {
-        const uint32_t cut = (uint32_t)-x.exponent;
-        const uint32_t half = (uint32_t)1 << (cut - 1u);
-        const uint32_t rest = x.digits & (half + half - 1u);
-        whole = x.digits >> cut;
-        if (rest > half || (rest == half && (whole & 1u) != 0u)) {
-            whole += 1u;
-        }
-    } else {
-        whole = 0u;
-    }
+    const uint32_t whole = x.exponent >= -32 ? nearest(x.digits, (uint32_t)-x.exponent) : 0u;
     return x.sign != 0u ? -(int32_t)whole : (int32_t)whole;
 }

@@ -8,17 +8,18 @@
 enum { ROW = 6, TILE = 12, ROWS = 36, PER_BYTE = 5 };
 #if defined(__GNUC__) && defined(__thumb2__) && defined(__ARM_FEATURE_SIMD32)
 #define HAS_LANES
-#define ADD_LANES(a, b) ((uint32_t)__sadd16((int16x2_t)(a), (int16x2_t)(b)))
 #define SUB_LANES(a, b) ((uint32_t)__ssub16((int16x2_t)(a), (int16x2_t)(b)))
 #define SUM "sadd16 "
+#define DIFFERENCE "ssub16 "
 #define START "#0"
-enum { LANE = 0 };
 #else
-#define ADD_LANES(a, b) ((a) + (b))
 #define SUB_LANES(a, b) ((a) - (b))
-#define SUM "add "
-#define START "#0x8000"
 enum { LANE = 0x8000 };
+#if defined(__GNUC__) && defined(__thumb2__)
+#define SUM "add "
+#define DIFFERENCE "sub "
+#define START "#0x8000"
+#endif
 #endif
 
 /* The tap of trit j of a byte. Two bytes have ten taps; their last trits are the last two, a pair like the others. */
@@ -118,7 +119,7 @@ typedef struct {
     const tensor_t *from;
     const result_t *results;
     const uint8_t *bytes;   /* weights: [group of channels][window][kernel][branch][bytes] */
-    const uint8_t *factors; /* [kernel][branch], of four bits each; 0: each branch is a sum of its own */
+    const uint8_t *factors; /* [kernel][branch], of four bits each; NULL: each branch is a sum of its own */
     uint32_t tables, sums;  /* where these live in the arena */
     uint16_t groups, kernels, taps, bytes_per_window, windows; /* kernels and taps of one group */
     uint16_t bytes_all; /* of a kernel and branch */
@@ -127,8 +128,8 @@ typedef struct {
     window_t window;
 } ternary_t;
 
-/* What the weight with number `tap` is multiplied by, for pixels first .. first + 11, four to a word. */
-static void gather(const ternary_t *l, uint32_t group, uint32_t tap, uint32_t first, uint8_t *pixels) {
+/* What the weight with number `tap` is multiplied by, for pixels first .. first + 11, four to a word; 0 behind the last tap. */
+static const uint32_t *gather(const ternary_t *l, uint32_t group, uint32_t tap, uint32_t first, uint32_t *words) {
     const tensor_t *from = l->from;
     const tensor_t *to = l->results[0].to;
     const window_t *w = &l->window;
@@ -138,141 +139,156 @@ static void gather(const ternary_t *l, uint32_t group, uint32_t tap, uint32_t fi
     const int32_t across = (int32_t)(tap % w->kernel_w * w->dilation_w) - (int32_t)w->left;
     int32_t y = (int32_t)(first / to->width * w->stride_h) + down;
     uint32_t x = first % to->width;
+    uint8_t *pixels = (uint8_t *)words;
+    (void)memset(pixels, 0, TILE);
+    if (tap >= l->taps) {
+        return words;
+    }
     for (uint32_t i = 0u; i < (uint32_t)TILE; i++) {
         const int32_t ix = (int32_t)(x * w->stride_w) + across;
-        const int inside = y >= 0 && y < (int32_t)from->height && ix >= 0 && ix < (int32_t)from->width;
-        pixels[i] = inside != 0 ? plane[(uint32_t)y * from->width + (uint32_t)ix] : (uint8_t)0;
+        if (y >= 0 && y < (int32_t)from->height && ix >= 0 && ix < (int32_t)from->width) {
+            pixels[i] = plane[(uint32_t)y * from->width + (uint32_t)ix];
+        }
         x++;
         if (x == to->width) {
             x = 0u;
             y += (int32_t)w->stride_h;
         }
     }
+    return words;
 }
 
-/* The same as words: where they are, or in `pixels`; 0 behind the last tap. */
-static const uint32_t *inputs_of(const ternary_t *l, uint32_t group, uint32_t tap, uint32_t first, uint32_t *pixels) {
-    if (tap >= l->taps) {
-        pixels[0] = 0u;
-        pixels[1] = 0u;
-        pixels[2] = 0u;
-    } else if (l->is_pointwise != 0u) {
-        return arena + (l->from->at + (group * l->taps + tap) * l->from->plane + first) / 4u;
-    } else {
-        gather(l, group, tap, first, (uint8_t *)pixels);
-    }
-    return pixels;
-}
+/* Lanes of two pixels of the five taps of a byte, a row each. */
+enum { TAP_1, TAP_0, TAP_2, TAP_4, TAP_3, LANE_ROWS };
 
-/* Rows of ROW words: `start`, and then each the one before plus `a`, twice in turn, and then plus a step of
- * `steps`; there are 3 * (count + 1) rows. Returns the place behind them. */
+/* All sums +-x0 +-x1 +-x2 and then all +-x3 +-x4, in an order in which each differs from the one before by one tap: from
+ * all taps added to all taps subtracted, the first tap changing fastest, to and fro. */
 #if defined(__GNUC__) && defined(__thumb2__)
-#define STEP_A SUM "r4, r4, r1\n" SUM "r5, r5, r3\n" SUM "r6, r6, r10\n" SUM "r7, r7, r11\n" SUM "r8, r8, r12\n" \
-               SUM "r9, r9, lr\n stmia r0!, {r4-r9}\n"
-__attribute__((naked, noinline)) static uint32_t *write_rows(uint32_t *t __attribute__((unused)),
-                                                             const uint32_t *start __attribute__((unused)),
-                                                             const uint32_t *const *steps __attribute__((unused)),
-                                                             const uint32_t *a __attribute__((unused))) {
+#define TAP "{r1, r3, r10-r12, lr}\n" /* r4-r9 is the row */
+#define STEP(op) op "r4, r4, r1\n" op "r5, r5, r3\n" op "r6, r6, r10\n" op "r7, r7, r11\n" op "r8, r8, r12\n" op "r9, r9, lr\n"
+#define PUT "stmia r0!, {r4-r9}\n"
+#define STEP_0(op) STEP(op) PUT
+#define STEP_1(op) "ldmdb r2, " TAP STEP(op) PUT "ldmia r2, " TAP
+#define STEP_2(op) "add r2, #24\n ldmia r2, " TAP STEP(op) "ldmdb r2, " TAP "sub r2, #24\n"
+#define NINE(to, fro) PUT STEP_0(to) STEP_0(to) STEP_1(to) STEP_0(fro) STEP_0(fro) STEP_1(to) STEP_0(to) STEP_0(to)
+__attribute__((naked, noinline)) static void write_rows(uint32_t *t __attribute__((unused)),
+                                                        const uint32_t *lanes __attribute__((unused))) {
     __asm__ volatile(
-        ".syntax unified\n push {r4-r11, lr}\n ldmia r1, {r4-r9}\n ldmia r3, {r1, r3, r10-r12, lr}\n stmia r0!, {r4-r9}\n"
-        "1:\n" STEP_A STEP_A
-        "push {r1, r3, r10-r12, lr}\n ldr r1, [r2], #4\n cbz r1, 2f\n ldmia r1, {r1, r3, r10-r12, lr}\n"
-        SUM "r4, r4, r1\n" SUM "r5, r5, r3\n" SUM "r6, r6, r10\n" SUM "r7, r7, r11\n" SUM "r8, r8, r12\n" SUM "r9, r9, lr\n"
-        "pop {r1, r3, r10-r12, lr}\n stmia r0!, {r4-r9}\n b 1b\n"
-        "2: add sp, #24\n pop {r4-r11, pc}\n");
+        ".syntax unified\n push {r4-r11, lr}\n movs r3, #2\n push {r3}\n add r2, r1, #24\n"
+        "ldmdb r2, {r4-r9}\n" STEP_2(SUM) STEP(SUM)
+        "1:\n" NINE(DIFFERENCE, SUM) "ldr r1, [sp]\n subs r1, r1, #1\n str r1, [sp]\n bmi 3f\n beq 2f\n"
+        STEP_2(DIFFERENCE) NINE(SUM, DIFFERENCE) STEP_2(DIFFERENCE) "b 1b\n"
+        "2: add r2, #72\n ldmdb r2, {r4-r9}\n ldmia r2, " TAP STEP(SUM) "b 1b\n"
+        "3: add sp, #4\n pop {r4-r11, pc}\n");
 }
 #else
-static uint32_t *write_rows(uint32_t *t, const uint32_t *start, const uint32_t *const *steps, const uint32_t *a) {
+/* Nine rows of one column, of which `v` is in the first; returns what is in the last. */
+static inline uint32_t put_nine(uint32_t *to, uint32_t v, uint32_t p, uint32_t q) {
+    to[0] = v;
+    to[ROW] = v - p;
+    v = v - p - p;
+    to[2 * ROW] = v;
+    v -= q;
+    to[3 * ROW] = v;
+    to[4 * ROW] = v + p;
+    v = v + p + p;
+    to[5 * ROW] = v;
+    v -= q;
+    to[6 * ROW] = v;
+    to[7 * ROW] = v - p;
+    v = v - p - p;
+    to[8 * ROW] = v;
+    return v;
+}
+
+static void write_rows(uint32_t *t, const uint32_t *lanes) {
     for (uint32_t i = 0u; i < (uint32_t)ROW; i++) {
-        uint32_t v = start[i];
-        uint32_t *p = t + i;
-        for (uint32_t n = 0u;; n++) {
-            p[0] = v;
-            p[ROW] = v + a[i];
-            p[2 * ROW] = v + a[i] + a[i];
-            p += 3 * ROW;
-            if (steps[n] == 0) {
-                break;
-            }
-            v += a[i] + a[i] + steps[n][i];
-        }
-        if (i == (uint32_t)ROW - 1u) {
-            return p - i;
-        }
+        const uint32_t p = lanes[TAP_0 * ROW];
+        const uint32_t q = lanes[TAP_1 * ROW];
+        const uint32_t r = lanes[TAP_2 * ROW];
+        uint32_t v = put_nine(t, p + q + r, p, q);
+        v = put_nine(t + 9 * ROW, v - r, 0u - p, 0u - q);
+        (void)put_nine(t + 18 * ROW, v - r, p, q);
+        const uint32_t s = lanes[TAP_3 * ROW];
+        const uint32_t u = lanes[TAP_4 * ROW];
+        (void)put_nine(t + 27 * ROW, s + u, s, u);
+        lanes++;
+        t++;
     }
-    return t;
 }
 #endif
 
-/* Lanes of two pixels: what is added from row to row, for words n of the rows. */
-typedef struct {
-    uint32_t first[ROW], second[ROW], a[ROW], b[ROW], c[ROW], d[ROW], e[ROW];
-} steps_t;
-
-static inline void put_steps(steps_t *to, uint32_t n, uint32_t p, uint32_t q, uint32_t r, uint32_t s, uint32_t t) {
-    const uint32_t twice = ADD_LANES(p, p);
-    const uint32_t more = SUB_LANES(q, twice);
-    to->a[n] = p;
-    to->b[n] = more;
-    to->c[n] = SUB_LANES(SUB_LANES(r, ADD_LANES(q, q)), twice);
-    to->d[n] = s;
-    to->e[n] = SUB_LANES(t, ADD_LANES(s, s));
-    to->first[n] = SUB_LANES(SUB_LANES(SUB_LANES(0u, p), q), r);
-    to->second[n] = SUB_LANES(SUB_LANES(0u, s), t);
+/* Twelve pixels of each tap, three words of four, as lanes. */
+#if defined(__GNUC__) && defined(__thumb2__)
+#define SPLIT "ldr r10, [r1], #4\n ldmia r10, {r10, r11, r12}\n" \
+              "and r4, r3, r10\n and r5, r3, r10, lsr #8\n and r6, r3, r11\n and r7, r3, r11, lsr #8\n" \
+              "and r8, r3, r12\n and r9, r3, r12, lsr #8\n stmia r0!, {r4-r9}\n"
+__attribute__((naked, noinline)) static void split_taps(uint32_t *lanes __attribute__((unused)),
+                                                        const uint32_t *const *source __attribute__((unused))) {
+    __asm__ volatile(".syntax unified\n push {r4-r12, lr}\n mov r3, #0x00FF00FF\n" SPLIT SPLIT SPLIT SPLIT SPLIT "pop {r4-r12, pc}\n");
 }
-
-#define EVEN(x) ((x)[i] & 0x00FF00FFu)
-#define ODD(x) (((x)[i] >> 8) & 0x00FF00FFu)
-#define SIGNED_EVEN(x) SUB_LANES(((x)[i] ^ 0x80808080u) & 0x00FF00FFu, 0x00800080u)
-#define SIGNED_ODD(x) SUB_LANES((((x)[i] ^ 0x80808080u) >> 8) & 0x00FF00FFu, 0x00800080u)
-
-/* The rows of one byte of weights, from the pixels of its five taps, three words of four pixels each. */
-APART static void make_rows(const uint32_t *const *source, uint32_t is_signed, uint32_t *table) {
-    const uint32_t *p = source[0];
-    const uint32_t *q = source[1];
-    const uint32_t *r = source[2];
-    const uint32_t *s = source[3];
-    const uint32_t *t = source[4];
-    steps_t steps;
-    for (uint32_t i = 0u; i < 3u; i++) {
-        if (is_signed == 0u) {
-            put_steps(&steps, 2u * i, EVEN(p), EVEN(q), EVEN(r), EVEN(s), EVEN(t));
-            put_steps(&steps, 2u * i + 1u, ODD(p), ODD(q), ODD(r), ODD(s), ODD(t));
-        } else {
-            put_steps(&steps, 2u * i, SIGNED_EVEN(p), SIGNED_EVEN(q), SIGNED_EVEN(r), SIGNED_EVEN(s), SIGNED_EVEN(t));
-            put_steps(&steps, 2u * i + 1u, SIGNED_ODD(p), SIGNED_ODD(q), SIGNED_ODD(r), SIGNED_ODD(s), SIGNED_ODD(t));
+#else
+static void split_taps(uint32_t *lanes, const uint32_t *const *source) {
+    for (uint32_t j = 0u; j < (uint32_t)LANE_ROWS; j++) {
+        for (uint32_t i = 0u; i < 3u; i++) {
+            *lanes++ = source[j][i] & 0x00FF00FFu;
+            *lanes++ = (source[j][i] >> 8) & 0x00FF00FFu;
         }
     }
-    const uint32_t *const three[9] = {steps.b, steps.b, steps.c, steps.b, steps.b, steps.c, steps.b, steps.b, 0};
-    const uint32_t *const two[3] = {steps.e, steps.e, 0};
-    table = write_rows(table, steps.first, three, steps.a);
-    (void)write_rows(table, steps.second, two, steps.d);
+}
+#endif
+
+/* Signed codes: lanes are still bytes of two's complement, without their signs. */
+static void make_signed(uint32_t *lanes) {
+    for (uint32_t i = 0u; i < (uint32_t)(LANE_ROWS * ROW); i++) {
+        lanes[i] = SUB_LANES(lanes[i] ^ 0x00800080u, 0x00800080u);
+    }
 }
 
-static void make_tables(const ternary_t *l, uint32_t group, uint32_t window, uint32_t first, uint32_t bytes) {
-    const uint32_t is_signed = l->from->type == I8 ? 1u : 0u;
-    uint32_t *table = arena + l->tables / 4u;
+/* The tables of all bytes of a window. */
+APART static void make_tables(const ternary_t *l, uint32_t group, uint32_t window, uint32_t first, uint32_t bytes) {
+    const uint32_t zeros[TILE / 4] = {0u, 0u, 0u};
     const uint32_t plane = l->from->plane / 4u;
-    for (uint32_t i = 0u; i < bytes; i++) {
-        const uint32_t byte = window * l->bytes_per_window + i;
-        const uint32_t *source[PER_BYTE];
-        uint32_t pixels[PER_BYTE][TILE / 4];
+    const uint32_t *base = arena + (l->from->at + group * l->taps * l->from->plane + first) / 4u;
+    const uint32_t taps = l->is_pointwise != 0u ? l->taps : 0u; /* that are read where they are */
+    uint32_t *table = arena + l->tables / 4u;
+    uint32_t *end = table + bytes * (uint32_t)(ROWS * ROW);
+    uint32_t pixels[PER_BYTE][TILE / 4];
+    uint32_t lanes[LANE_ROWS * ROW];
+    const uint32_t *source[LANE_ROWS];
+    uint32_t byte = window * l->bytes_per_window;
+    while (table != end) {
         const uint32_t tap = tap_of(byte, 0u);
-        if (l->is_pointwise != 0u && tap + 10u <= l->taps) {
-            source[0] = arena + (l->from->at + (group * l->taps + tap) * l->from->plane + first) / 4u;
-            source[1] = source[0] + plane;
-            source[2] = source[1] + plane;
-            source[3] = source[2] + plane;
-            source[4] = source[3] + 5u * plane - 3u * (byte & 1u) * plane;
-            make_rows(source, is_signed, table);
-            table += ROWS * ROW;
-            continue;
+        const uint32_t last = tap_of(byte, 4u);
+        if (tap + 3u < taps) {
+            const uint32_t *p = base + tap * plane;
+            source[TAP_0] = p;
+            p += plane;
+            source[TAP_1] = p;
+            p += plane;
+            source[TAP_2] = p;
+            source[TAP_3] = p + plane;
+            source[TAP_4] = last < taps ? base + last * plane : zeros;
+        } else if (taps != 0u) {
+            source[TAP_0] = base + tap * plane;
+            source[TAP_1] = tap + 1u < taps ? base + (tap + 1u) * plane : zeros;
+            source[TAP_2] = tap + 2u < taps ? base + (tap + 2u) * plane : zeros;
+            source[TAP_3] = zeros;
+            source[TAP_4] = zeros;
+        } else {
+            source[TAP_0] = gather(l, group, tap, first, pixels[0]);
+            source[TAP_1] = gather(l, group, tap + 1u, first, pixels[1]);
+            source[TAP_2] = gather(l, group, tap + 2u, first, pixels[2]);
+            source[TAP_3] = gather(l, group, tap + 3u, first, pixels[3]);
+            source[TAP_4] = gather(l, group, last, first, pixels[4]);
         }
-        for (uint32_t j = 0u; j < (uint32_t)PER_BYTE; j++) {
-            source[j] = inputs_of(l, group, tap_of(byte, j), first, pixels[j]);
+        split_taps(lanes, source);
+        if (l->from->type == I8) {
+            make_signed(lanes);
         }
-        make_rows(source, is_signed, table);
+        write_rows(table, lanes);
         table += ROWS * ROW;
+        byte++;
     }
 }
 
@@ -303,11 +319,13 @@ static void add_lanes(int32_t *s, const uint32_t *row, int32_t factor) {
 enum { LANES_POINT = 11 }; /* bits behind the point of a scaled sum */
 
 typedef struct {
-    const uint32_t *table;
-    uint32_t size;        /* bytes of a kernel */
+    const uint32_t *table, *end;
     const int32_t *lines; /* of each kernel, m and b */
     uint8_t *to;
-    uint32_t plane, kernels, words;
+    uint32_t plane;
+    const uint8_t *behind; /* the last byte of weights */
+    uint32_t words;
+    uint32_t skip; /* bytes of code, from the start of the loop */
 } rows_t;
 
 /* Codes of four pixels, from lanes (0, 2) and (1, 3). */
@@ -317,22 +335,25 @@ typedef struct {
     "smlawt r11, r2, " even ", r3\n usat r11, #8, r11, asr #11\n orr r1, r1, r11, lsl #16\n" \
     "smlawt r11, r2, " odd ", r3\n usat r11, #8, r11, asr #11\n orr r1, r1, r11, lsl #24\n"
 
-/* Codes 0 .. 255 of twelve pixels (of `words` times four) of all kernels of one branch. */
+/* Codes 0 .. 255 of twelve pixels (of `words` times four) of all kernels of one branch. The first row is loaded, not added,
+ * and the loop is entered in its middle. */
+#define FIRST_BYTE "ldrb r11, [r0], #1\n ldr r11, [r10, r11, lsl #2]\n" FIRST_ROW "ldmia r12, {r4-r9}\n" SECOND_ROW ADD_ROW \
+                   "add r2, r2, #864\n"
+enum { BYTE_CODE = 84, BYTES_UNROLLED = 4 }; /* bytes of code of ADD_BYTE, and how many of them are in the loop */
 __attribute__((naked, noinline)) static void run_rows(const uint8_t *bytes __attribute__((unused)),
                                                       const rows_t *l __attribute__((unused)),
                                                       const uint32_t *pairs __attribute__((unused))) {
     __asm__ volatile(
-        ".syntax unified\n push {r4-r11, lr}\n sub sp, #32\n mov r10, r2\n ldmia r1, {r2-r8}\n"
-        "stmia sp, {r2-r8}\n" /* 0 table, 4 size, 8 lines, 12 to, 16 plane, 20 kernels, 24 words, 28 end */
-        "0: ldrd r2, r1, [sp]\n add r3, r0, r1\n str r3, [sp, #28]\n"
-        "mov r4, #0\n mov r5, r4\n mov r6, r4\n mov r7, r4\n mov r8, r4\n mov r9, r4\n"
-        "lsls r1, r1, #30\n bpl 1f\n" ADD_BYTE ADD_BYTE "1: ldr r1, [sp, #28]\n subs r1, r1, r0\n lsls r1, r1, #31\n beq 2f\n" ADD_BYTE
-        "2: ldr r1, [sp, #28]\n cmp r0, r1\n beq 4f\n"
-        "3:\n" ADD_BYTE ADD_BYTE ADD_BYTE ADD_BYTE "ldr r1, [sp, #28]\n cmp r0, r1\n bne 3b\n"
-        "4: ldrd r1, r12, [sp, #8]\n ldrd r2, r3, [r1], #8\n str r1, [sp, #8]\n ldr lr, [sp, #24]\n cmp lr, #2\n"
+        ".syntax unified\n push {r4-r11, lr}\n sub sp, #32\n mov r10, r2\n ldmia r1, {r2-r9}\n"
+        "stmia sp, {r2-r9}\n" /* 0 table, 4 its end, 8 lines, 12 to, 16 plane, 20 end of bytes, 24 words, 28 skip */
+        "0: ldr r2, [sp]\n" FIRST_BYTE "ldr r3, [sp, #28]\n add pc, r3\n nop\n"
+        "1:\n" ADD_BYTE ADD_BYTE ADD_BYTE ADD_BYTE
+        "2: .if 2b - 1b != 336\n .error \"the loop of run_rows is entered in its middle\"\n .endif\n"
+        "ldr r1, [sp, #4]\n cmp r2, r1\n bne 1b\n"
+        "ldrd r1, r12, [sp, #8]\n ldrd r2, r3, [r1], #8\n str r1, [sp, #8]\n ldr lr, [sp, #24]\n cmp lr, #2\n"
         PUT_FOUR_LANES("r4", "r5") "str r1, [r12]\n" PUT_FOUR_LANES("r6", "r7") "it hs\n strhs r1, [r12, #4]\n"
         PUT_FOUR_LANES("r8", "r9") "it hi\n strhi r1, [r12, #8]\n"
-        "ldrd r1, r2, [sp, #16]\n add r12, r12, r1\n str r12, [sp, #12]\n subs r2, r2, #1\n str r2, [sp, #20]\n bne 0b\n"
+        "ldrd r1, r2, [sp, #16]\n add r12, r12, r1\n str r12, [sp, #12]\n cmp r0, r2\n bne 0b\n"
         "add sp, #32\n pop {r4-r11, pc}\n");
 }
 
@@ -350,12 +371,16 @@ static void direct_kernels(const ternary_t *l, uint32_t first, uint32_t count) {
     const tensor_t *to = l->results[0].to;
     rows_t rows;
     rows.table = arena + l->tables / 4u;
-    rows.size = l->bytes_per_window;
+    rows.end = rows.table + (uint32_t)l->bytes_per_window * ROWS * ROW;
     rows.lines = (const int32_t *)arena + l->sums / 4u;
     rows.to = bytes_of(to, 0u) + first;
     rows.plane = to->plane;
-    rows.kernels = l->kernels;
+    rows.behind = l->bytes + (uint32_t)l->kernels * l->bytes_per_window;
     rows.words = (count + 3u) / 4u;
+    /* Of one byte nothing is left: to the end of the loop. */
+    const uint32_t left = l->bytes_per_window - 1u;
+    rows.skip = left == 0u ? (uint32_t)BYTES_UNROLLED * (uint32_t)BYTE_CODE
+                           : (0u - left) % (uint32_t)BYTES_UNROLLED * (uint32_t)BYTE_CODE;
     run_rows(l->bytes, &rows, row_pairs);
 }
 #else
@@ -446,17 +471,17 @@ APART static void put_lanes(const result_t *r, uint32_t k, const uint32_t *rows,
     line_t line = line_of(r, k);
 #ifdef SMALL_PRODUCTS
     if (r->form == 2u && r->low == 0 && r->high == 255) {
-        put_narrow(&line, rows, to, words, factors != 0 ? *factors & 15 : 1, factors != 0 ? *factors >> 4 : 0);
+        put_narrow(&line, rows, to, words, factors != NULL ? *factors & 15 : 1, factors != NULL ? *factors >> 4 : 0);
         return;
     }
 #endif
     if (r->low != 0 || r->high != 255) {
-        if (factors == 0) {
+        if (factors == NULL) {
             put_one(&line, rows, to, words, r->low, r->high);
         } else {
             put_two(&line, rows, to, words, r->low, r->high, factors);
         }
-    } else if (factors == 0) {
+    } else if (factors == NULL) {
         put_one(&line, rows, to, words, 0, 255);
     } else {
         put_two(&line, rows, to, words, 0, 255, factors);
@@ -474,13 +499,13 @@ static void plain_kernels(const ternary_t *l, uint32_t first, uint32_t count) {
     const uint32_t plane = r->to->plane / 4u;
     const uint32_t words = (count + 3u) / 4u;
     const uint32_t kernels = l->kernels;
-    const uint32_t branches = factors != 0 ? 2u : 1u;
+    const uint32_t branches = factors != NULL ? 2u : 1u;
     for (uint32_t k = 0u; k < kernels; k++) {
         uint32_t rows[2 * ROW];
         sum_rows(bytes, size, table, rows, row_pairs, branches);
         put_lanes(r, k, rows, to, words, factors);
         bytes += branches * size;
-        factors += factors != 0 ? 1 : 0;
+        factors += factors != NULL ? 1 : 0;
         to += plane;
     }
 }
@@ -490,7 +515,7 @@ static void plain_kernels(const ternary_t *l, uint32_t first, uint32_t count) {
 /* Kernels of one group, one window and twelve pixels; returns the weights behind those it used. */
 static const uint8_t *any_kernels(const ternary_t *l, uint32_t group, uint32_t window, uint32_t first,
                                   uint32_t count, uint32_t size, const uint8_t *bytes) {
-    const uint32_t sums = l->factors != 0 ? 1u : l->branches;
+    const uint32_t sums = l->factors != NULL ? 1u : l->branches;
     const uint32_t *table = arena + l->tables / 4u;
     for (uint32_t k = 0u; k < l->kernels; k++) {
         const uint32_t kernel = group * l->kernels + k;
@@ -502,7 +527,7 @@ static const uint8_t *any_kernels(const ternary_t *l, uint32_t group, uint32_t w
         sum_rows(bytes, size, table, rows, row_pairs, l->branches);
         bytes += l->branches * size;
         for (uint32_t j = 0u; j < l->branches; j++) {
-            if (l->factors != 0) {
+            if (l->factors != NULL) {
                 const uint32_t two = l->factors[kernel * ((l->branches + 1u) / 2u) + j / 2u];
                 add_lanes(s, rows + j * (uint32_t)ROW, (int32_t)((j & 1u) == 0u ? two & 15u : two >> 4));
             } else {
@@ -619,8 +644,8 @@ APART static void make_blocks(const ternary_t *l, uint32_t first, uint32_t count
         } else {
             for (uint32_t j = 0u; j < pairs; j++) {
                 uint32_t pixels[2][TILE / 4];
-                const uint32_t *a = inputs_of(l, 0u, 2u * j, first + i, pixels[0]);
-                const uint32_t *b = inputs_of(l, 0u, 2u * j + 1u, first + i, pixels[1]);
+                const uint32_t *a = gather(l, 0u, 2u * j, first + i, pixels[0]);
+                const uint32_t *b = gather(l, 0u, 2u * j + 1u, first + i, pixels[1]);
                 put_inputs(a, b, x, size);
                 x += 3;
             }
@@ -647,7 +672,7 @@ static void joined(const ternary_t *l) {
     const uint32_t pairs = (l->taps + 1u) / 2u;
     uint32_t *x = arena + l->tables / 4u;
     uint32_t *weights = x + (uint32_t)l->tile * pairs;
-    int32_t *sums = l->is_direct != 0u ? 0 : (int32_t *)arena + l->sums / 4u;
+    int32_t *sums = l->is_direct != 0u ? NULL : (int32_t *)arena + l->sums / 4u;
     for (uint32_t first = 0u; first < pixels; first += l->tile) {
         const uint32_t count = pixels - first < l->tile ? pixels - first : l->tile;
         make_blocks(l, first, count, pairs, x);
