@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ pytestmark = pytest.mark.process  # starts a compiler
 
 NUMBERS = 20_000
 CALLS = """
-static void each(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, uint32_t (*f)(uint32_t, uint32_t)) {
+typedef uint32_t function_t(uint32_t, uint32_t);
+static void each(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, function_t *f) {
     for (int i = 0; i < n; i++) {
         to[i] = f(a[i], b[i]);
     }
@@ -27,7 +27,7 @@ static uint32_t whole(uint32_t a, uint32_t b) { return (uint32_t)integer_of(a) +
 static uint32_t less(uint32_t a, uint32_t b) { return is_less(a, b) != 0 ? 1u : 0u; }
 void run(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, int what);
 void run(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, int what) {
-    uint32_t (*const f[])(uint32_t, uint32_t) = {times, plus, divided, less, converted, whole};
+    function_t *const f[] = {times, plus, divided, less, converted, whole};
     each(a, b, to, n, f[what]);
 }
 """
@@ -57,7 +57,7 @@ def run(
 
 
 def floats(seed: int, lowest: int, highest: int) -> Any:
-    """Random bits with exponents of that range, short and long fractions, zeros and neighbours among them."""
+    """Random bits with exponents of that range, short and long fractions, zeros among them."""
     rng = np.random.default_rng(seed)
     exponents = rng.integers(lowest, highest, NUMBERS, endpoint=True).astype(np.uint32)
     fractions = rng.integers(0, 2**23, NUMBERS, np.uint32)

@@ -15,9 +15,9 @@ from dbq.support.text import as_text, plain_table, printable
 # processors that `--verify` knows takes a third more. Pairs stand in for "ternary" where they exist.
 CODE = {
     "tensor": 0, "wide": 0, "code at": 60, "put code": 40, "window": 0, "softfloat": 850, "product": 0,
-    "result": 0, "codes": 420, "floats": 200, "sums": 120, "wide codes": 450, "finish": 500, "values": 100, "rows": 0,
-    "sum rows": 480, "ternary": 2700, "pairs": 0, "joined": 0, "depthwise": 1350,
-    "dense": 1400, "pools": 160,
+    "result": 0, "codes": 420, "floats": 200, "sums": 120, "wide codes": 450, "finish": 500,
+    "values": 100, "rows": 0, "sum rows": 480, "ternary": 2700, "pairs": 0, "joined": 0,
+    "depthwise": 1350, "dense": 1400, "pools": 160,
     "average pool": 200, "mean pool": 320, "max pool": 160, "lookup": 100, "add": 220,
     "requantize": 200, "multiply": 260, "curve": 420, "channels": 160, "pixels": 200, "bilinear": 400,
 }  # fmt: skip

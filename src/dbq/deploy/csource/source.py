@@ -221,7 +221,7 @@ def row_pairs() -> npt.NDArray[np.uint32]:
 
 
 def _row_order(taps: int) -> list[tuple[int, ...]]:
-    """The sums of a table in the order of kernels/ternary.c: one tap changes by one from each to the next.
+    """The sums of a table in the order of kernels/ternary.c: from each to the next, one tap changes.
 
     >>> _row_order(2)
     [(1, 1), (0, 1), (-1, 1), (-1, 0), (0, 0), (1, 0), (1, -1), (0, -1), (-1, -1)]

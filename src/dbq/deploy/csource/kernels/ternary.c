@@ -137,23 +137,29 @@ static const uint32_t *gather(const ternary_t *l, uint32_t group, uint32_t tap, 
     const uint8_t *plane = bytes_of(from, group * (l->taps / area) + tap / area);
     const int32_t down = (int32_t)(tap % area / w->kernel_w * w->dilation_h) - (int32_t)w->top;
     const int32_t across = (int32_t)(tap % w->kernel_w * w->dilation_w) - (int32_t)w->left;
+    const uint32_t width = from->width;
+    const int32_t stride = (int32_t)w->stride_w;
     int32_t y = (int32_t)(first / to->width * w->stride_h) + down;
     uint32_t x = first % to->width;
     uint8_t *pixels = (uint8_t *)words;
+    uint32_t done = tap < l->taps ? 0u : (uint32_t)TILE;
     (void)memset(pixels, 0, TILE);
-    if (tap >= l->taps) {
-        return words;
-    }
-    for (uint32_t i = 0u; i < (uint32_t)TILE; i++) {
-        const int32_t ix = (int32_t)(x * w->stride_w) + across;
-        if (y >= 0 && y < (int32_t)from->height && ix >= 0 && ix < (int32_t)from->width) {
-            pixels[i] = plane[(uint32_t)y * from->width + (uint32_t)ix];
+    while (done < (uint32_t)TILE) { /* a row of the output, or what is left of it */
+        const uint32_t rest = (uint32_t)TILE - done;
+        const uint32_t run = to->width - x < rest ? to->width - x : rest;
+        if (y >= 0 && y < (int32_t)from->height) {
+            const uint8_t *row = plane + (uint32_t)y * width;
+            uint32_t at = (uint32_t)((int32_t)x * stride + across); /* left of the row it is a large number */
+            for (uint32_t i = done; i < done + run; i++) {
+                if (at < width) {
+                    pixels[i] = row[at];
+                }
+                at += (uint32_t)stride;
+            }
         }
-        x++;
-        if (x == to->width) {
-            x = 0u;
-            y += (int32_t)w->stride_h;
-        }
+        done += run;
+        x = 0u;
+        y += (int32_t)w->stride_h;
     }
     return words;
 }
