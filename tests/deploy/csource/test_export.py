@@ -115,6 +115,23 @@ def test_a_depthwise_layer_writes_over_its_input() -> None:
     assert found > 3
 
 
+def test_a_sum_writes_over_one_of_its_terms() -> None:
+    """Where a term has its type and is not read again; two results never share a place."""
+    found = 0
+    for seed in range(40):
+        program = random_program(seed, ("add", "convolution"), length=4)
+        places = plan_memory(program).tensors
+        last = {t: i for i, op in enumerate(program.operations) for t in op.reads}
+        for step, op in enumerate(program.operations):
+            own = [places[i] for i in op.writes if i in places]
+            assert len(set(own)) == len(own)
+            if op.kind == "add":
+                kept = [places[i] for i in op.reads if last[i] > step]
+                assert not set(kept) & set(own)
+                found += any(places[i] in own for i in op.reads)
+    assert found > 3
+
+
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 def test_layouts_are_complete_and_compile(layout: str, tmp_path: Path) -> None:
     program = pointwise(6, 7, (3, 3), 1)

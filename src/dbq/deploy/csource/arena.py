@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dbq.deploy.csource.scratch import MOST_BYTES, fused_image, scratch_bytes
+from dbq.deploy.operations.add import Add
 from dbq.deploy.operations.convolution import Convolution
 from dbq.deploy.operations.operation import Operation
 from dbq.deploy.program import Program
@@ -68,7 +69,7 @@ class Memory:
 
 
 def plan_memory(program: Program, most: int = MOST_BYTES) -> Memory:
-    """One step for each operation. A depthwise layer writes over an input that is not read again."""
+    """One step for each operation. Depthwise layers and sums write over an input that is not read again."""
     blocks: dict[int, Block] = {}
     owner: dict[int, int] = {}  # of a tensor: the one whose block it lives in
     last = _last_reads(program)
@@ -85,8 +86,8 @@ def plan_memory(program: Program, most: int = MOST_BYTES) -> Memory:
                 continue
             shape = found.shape
             size = plane(shape.height * shape.width) * shape.channels * ELEMENT_BYTES[found.type]
-            if is_in_place(program, op, step, last):
-                owner[tensor] = owner[op.reads[0]]
+            if (input := overwritten(program, op, step, last, tensor)) is not None:
+                owner[tensor] = owner[input]
                 kept = blocks[owner[tensor]]
                 kept.last = max(kept.last, last.get(tensor, step))
             else:
@@ -113,19 +114,31 @@ def plan_within(program: Program, ram: int | None) -> Memory:
     return best
 
 
-def is_in_place(program: Program, op: Operation, step: int, last: Mapping[int, int]) -> bool:
-    """Whether a depthwise layer may write where it reads: each plane is copied before it is used."""
+def overwritten(
+    program: Program, op: Operation, step: int, last: Mapping[int, int], tensor: int
+) -> int | None:
+    """The input of `op` where it may write `tensor`, if there is one that is not read again."""
+    image = program.operations[0].writes[0]
+    free = [i for i in op.reads if last[i] == step and not (i == image and fused_image(program))]
+    if isinstance(op, Add):
+        # Both codes of a place are read before any is written. One result only: the first of its kind.
+        output = program.tensors[tensor]
+        same = [i for i in op.writes if program.tensors[i].type == output.type]
+        fits = [i for i in free if program.tensors[i].type == output.type]
+        return fits[0] if fits and same[0] == tensor else None
+    return op.reads[0] if free and _is_depthwise_over_input(program, op) else None
+
+
+def _is_depthwise_over_input(program: Program, op: Operation) -> bool:
+    """Whether a layer takes a copy of each plane before it writes one that is not larger."""
     if not isinstance(op, Convolution) or op.codes.shape[2] != 1 or len(op.results) != 1:
         return False
     input, output = program.tensors[op.input], program.tensors[op.writes[0]]
-    image = program.operations[0].writes[0]
     same_planes = op.groups == input.shape.channels == output.shape.channels
-    narrow = output.type in ("u8", "i8")
     shrinks = plane(output.shape.height * output.shape.width) <= plane(
         input.shape.height * input.shape.width
     )
-    free = last[op.input] == step and not (op.input == image and fused_image(program))
-    return same_planes and narrow and shrinks and free
+    return same_planes and output.type in ("u8", "i8") and shrinks
 
 
 def _last_reads(program: Program) -> dict[int, int]:
