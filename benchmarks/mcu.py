@@ -1,11 +1,12 @@
 """Networks as C source on emulated microcontrollers: instructions, flash, RAM. -> results/mcu.json
 
-    python benchmarks/mcu.py mobilenet_1t.dbq mobilenet_2t.dbq [--compact] [--machines arm-m0,arm-m4]
+    python benchmarks/mcu.py a.dbq b.dbq [--compact] [--machines arm-m0,arm-m4]
 
 Instructions are counted by QEMU and are the same in every run; they are not cycles. MACs are those of
 the network as it was trained; channels that are always the same are left out by `to_c`. Files are
-networks that `dbq export` wrote; those of the page are MLPerf Tiny's Visual Wake Words network,
-quantized by `dbq.quantize` with the plans dbq-1t-a8 and dbq-2t-4.
+networks that `dbq export` wrote. Those of the page are, with --compact and in this order,
+mobilenet_v1-vww-1t.dbq and mobilenet_v1-vww-2t.dbq of benchmarks/wake_words.py, and resnet20-2t.dbq,
+digits-1t.dbq and digits-2t.dbq of benchmarks/mcu_files.py.
 """
 
 from __future__ import annotations

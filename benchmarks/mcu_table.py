@@ -1,4 +1,4 @@
-"""The table of docs/mcu.md, from results/mcu.json: a row a processor, columns for each network."""
+"""The tables of docs/mcu.md, from results/mcu.json, mcu_peer.json and mcu_files.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPEATED = {"depthwise 128, stride 1, 6 x 6": 5, "pointwise 128 to 128, 6 x 6": 
 
 
 def mcu() -> str:
-    one, two = (network["machines"] for network in result("mcu")["networks"])
+    one, two = (network["machines"] for network in result("mcu")["networks"][:2])
     heads = [
         "processor",
         "1T: instructions",
@@ -69,4 +69,40 @@ def kernels() -> str:
     return table(["Cortex-M4, all channels", "1T", "2T", "CMSIS-NN, int8"], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"mcu": mcu, "mcu kernels": kernels}
+OTHERS = {"resnet20-2t": "ResNet-20, 2T", "digits-1t": "digits, 1T", "digits-2t": "digits, 2T"}
+
+
+def others() -> str:
+    """ResNet-20 and the demo's networks: what they take, and what they get right."""
+    networks = {
+        network["file"].removesuffix(".dbq"): network for network in result("mcu")["networks"]
+    }
+    right = {
+        (row["network"], row["form"]): f"{row['top1']:.1f} %" for row in result("mcu_files")["rows"]
+    }
+    chosen = [networks[name] for name in OTHERS]
+    rows: list[list[str]] = []
+    for machines in zip(*(network["machines"] for network in chosen), strict=True):
+        counts = [f"{found['instructions'] / 1e6:.1f} M" for found in machines]
+        rows.append([f"{machines[0]['processor']}, instructions", *counts])
+
+    def of_m4(name: str) -> list[str]:
+        found = [row for network in chosen for row in network["machines"]
+                 if row["machine"] == "arm-m4"]  # fmt: skip
+        return [f"{row[name]:,}" for row in found]
+
+    rows += [
+        ["million MACs", *(f"{network['macs'] / 1e6:.2f}" for network in chosen)],
+        ["flash on Cortex-M4", *of_m4("flash")],
+        ["RAM", *of_m4("ram")],
+        ["top-1", *(right[name, "compact"] for name in OTHERS)],
+        ["top-1 without `--compact`", *(right[name, "as lowered"] for name in OTHERS)],
+    ]
+    return table(["", *OTHERS.values()], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "mcu": mcu,
+    "mcu kernels": kernels,
+    "mcu others": others,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +163,28 @@ def test_the_test_program_sees_a_wrong_bit(tmp_path: Path) -> None:
     (tmp_path / "net_test.c").write_text(broken)
     compile_c(tmp_path, "net.c", "net_test.c", "-o", "test")
     assert subprocess.run([tmp_path / "test"]).returncode == 1
+
+
+STRICTER = ("-Wcast-qual", "-Wcast-align=strict", "-Wshadow", "-Wundef", "-Wsign-conversion",
+            "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wunused-macros", "-Wvla")  # fmt: skip
+
+
+def test_stricter_warnings(tmp_path: Path) -> None:
+    """What docs/mcu.md says of the code: no cast removes a const, every `else if` has an `else`."""
+    for program in (
+        small_program(),
+        pointwise(130, 9, (5, 5), 2),
+        pointwise(20, 7, (5, 5), 1, "i8"),
+    ):
+        write(program, tmp_path)
+        compile_c(tmp_path, "-O2", *STRICTER, "-c", "net.c", "-o", "net.o")
+        code = (tmp_path / "net.c").read_text()
+        assert all(word not in code for word in ("goto ", "switch ", "union ", "malloc", "stdio"))
+        lines = code.splitlines()
+        for i, line in enumerate(lines):
+            if start := re.match(r"( *)(\} )?else if \(", line):
+                end = next(x for x in lines[i + 1 :] if x.startswith(start[1] + "}"))
+                assert "else" in end, (line, end)
 
 
 def test_too_small_an_arena_does_not_compile(tmp_path: Path) -> None:

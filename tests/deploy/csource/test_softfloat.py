@@ -25,12 +25,18 @@ static void each(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, func
 static uint32_t converted(uint32_t a, uint32_t b) { return float_of((int32_t)a) + 0u * b; }
 static uint32_t whole(uint32_t a, uint32_t b) { return (uint32_t)integer_of(a) + 0u * b; }
 static uint32_t less(uint32_t a, uint32_t b) { return is_less(a, b) != 0 ? 1u : 0u; }
+static uint32_t scaled(uint32_t a, uint32_t b) { return scaled_float((int32_t)a, b); }
 void run(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, int what);
 void run(const uint32_t *a, const uint32_t *b, uint32_t *to, int n, int what) {
-    function_t *const f[] = {times, plus, divided, less, converted, whole};
+    function_t *const f[] = {times, plus, divided, less, converted, whole, scaled};
     each(a, b, to, n, f[what]);
 }
 """
+
+
+def function(section: str, start: str) -> str:
+    text = sections()[section][1]
+    return text[text.index(start) : text.index("\n}\n", text.index(start)) + 3]
 
 
 @pytest.fixture(scope="module", params=[(), ("-U__GNUC__",)], ids=["builtins", "plain"])
@@ -38,9 +44,13 @@ def run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Any]:
     folder = tmp_path_factory.mktemp("softfloat")
-    mean = sections()["mean pool"][1]
-    divided = mean[mean.index("static uint32_t divided") : mean.index("static void mean_pool")]
-    text = "#include <stdint.h>\n" + sections()["softfloat"][1] + divided + CALLS
+    functions = (
+        function("values", "static uint32_t times"),
+        function("mean pool", "static uint32_t divided"),
+        function("sums", "APART static uint32_t scaled_float"),
+    )
+    head = "#include <stdint.h>\n#define APART\n" + sections()["softfloat"][1]
+    text = head + "\n".join(functions) + CALLS
     (folder / "soft.c").write_text(text)
     sanitizer = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
     compile_c(folder, "-O1", "-shared", "-fPIC", *sanitizer, *request.param, "soft.c", "-o", "a.so")
@@ -94,6 +104,8 @@ def test_integers(run: Callable[..., Any]) -> None:
     codes >>= np.random.default_rng(6).integers(0, 31, NUMBERS)
     codes = np.append(codes, [0, 1, -1, 2**31 - 1, -(2**31), 2**24 + 1, 2**24 + 3]).astype(np.int32)
     check(run(4, codes, codes), codes.astype(np.float32))
+    scales = floats(8, 90, 150)[: len(codes)]
+    check(run(6, codes[: len(scales)], scales), codes[: len(scales)].astype(np.float32) * scales)
     a = floats(7, 110, 156)
     a[:4] = 0.5, 1.5, -2.5, 0.49999997
     check(run(5, a, a), np.rint(a).astype(np.int32))

@@ -69,7 +69,7 @@ class Memory:
 
 
 def plan_memory(program: Program, most: int = MOST_BYTES) -> Memory:
-    """One step for each operation. Depthwise layers and sums write over an input that is not read again."""
+    """One step for each operation. Depthwise layers and sums write over an input no longer read."""
     blocks: dict[int, Block] = {}
     owner: dict[int, int] = {}  # of a tensor: the one whose block it lives in
     last = _last_reads(program)

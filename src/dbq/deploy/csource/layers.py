@@ -98,21 +98,22 @@ class Emitter:
             type = self.program.tensors[result.tensor].type
             lines = fit(result, *exact) if exact and type in ("u8", "i8") else None
             self.made.lines.append(lines)
-            fields = self._result(i, result, lines)
             is_wide = type == "i32" and exact is not None and _is_below(exact, WIDE_SUM)
-            rows.append(initializer([*fields, ("is_wide", int(is_wide))]))
+            rows.append(initializer(self._result(i, result, lines, is_wide)))
         body = ",\n".join(rows)
         self.made.data.append(f"static const result_t results_{self.step}[] = {{{body}}};\n")
         self.made.table_bytes += RESULT_BYTES * len(rows)
 
-    def _result(self, i: int, result: Result, lines: Lines | None) -> list[tuple[str, Any]]:
+    def _result(
+        self, i: int, result: Result, lines: Lines | None, is_wide: bool
+    ) -> list[tuple[str, Any]]:
         type = self.program.tensors[result.tensor].type
         clamps = type != "f32" or result.clamps_floats
         fields: list[tuple[str, Any]] = [
             ("to", f"&tensor_{result.tensor}"),
-            *((name, limit if lines else bits(limit).view(np.int32).item())
+            *((name, int(np.float32(limit)) if lines or is_wide else bits(limit).view(np.int32).item())
               for name, limit in (("low", result.low), ("high", result.high))),
-            ("has_clamp", int(clamps)),
+            ("has_clamp", int(clamps)), ("is_wide", int(is_wide)),
         ]  # fmt: skip
         floats = np.concatenate([result.scales, result.offsets[:, None]], axis=1)
         is_shared = bool((floats == floats[:1]).all()) and not (lines and lines.odd_count)

@@ -30,7 +30,7 @@ typedef struct {
     const uint16_t *odd_first;   /* channel -> first listed sum, or NULL */
     const int32_t *odd_sums;
     const int16_t *odd_codes;
-    int32_t low, high;
+    int32_t low, high; /* bits of floats, where there are no multipliers and is_wide is 0 */
     uint8_t form, has_clamp, is_shared; /* shared: all channels have the numbers of the first */
     uint8_t is_wide; /* 32-bit codes of one sum, which is below 2^24 */
 } result_t;
@@ -140,15 +140,11 @@ APART static void put_codes(const result_t *r, uint32_t k, uint32_t pixel, const
 
 /* === floats: needs result, wide, softfloat === */
 /* The float formula itself, by integers: where codes are 32 bits wide, for outputs, and for several sums. */
-static uint32_t limited(const result_t *r, uint32_t t) {
-    const uint32_t low = (uint32_t)r->low; /* bits of floats, where there are no multipliers */
-    const uint32_t high = (uint32_t)r->high;
-    return is_less(t, low) != 0 ? low : is_less(high, t) != 0 ? high : t;
-}
-
 static void put_float(const result_t *r, uint32_t k, uint32_t pixel, uint32_t t) {
     if (r->has_clamp != 0u) {
-        t = limited(r, t);
+        const uint32_t low = (uint32_t)r->low;
+        const uint32_t high = (uint32_t)r->high;
+        t = is_less(t, low) != 0 ? low : is_less(high, t) != 0 ? high : t;
     }
     if (r->to->type == F32) {
         (void)memcpy(&output[r->to->at + k * r->to->plane + pixel], &t, sizeof t);
@@ -176,38 +172,41 @@ APART static void put_wide(const result_t *r, uint32_t k, uint32_t pixel, const 
     const uint32_t *floats = r->floats + (r->is_shared != 0u ? 0u : 2u * k);
     const number_t scale = number_of(floats[0]);
     const number_t offset = number_of(floats[1]);
-    const int32_t low = integer_of((uint32_t)r->low);
-    const int32_t high = integer_of((uint32_t)r->high);
-    const int32_t alone = integer_of(limited(r, floats[1])); /* the code of 0 */
+    const int32_t low = r->low;
+    const int32_t high = r->high;
     int32_t *to = words_of(r->to, k) + pixel;
     for (uint32_t i = 0u; i < count; i++) {
         const uint32_t size = s[i] < 0 ? 0u - (uint32_t)s[i] : (uint32_t)s[i];
-        uint32_t sign = scale.sign ^ ((uint32_t)s[i] >> 31);
         const uint32_t zeros = leading_zeros(size | 1u);
         const uint64_t product = (uint64_t)(size << zeros) * scale.digits;
         uint32_t digits = (uint32_t)(product >> 32) | ((uint32_t)product != 0u ? 1u : 0u);
+        uint32_t sign = scale.sign ^ ((uint32_t)s[i] >> 31);
         int32_t exponent = scale.exponent - (int32_t)zeros + 32;
+        uint32_t other = 0u; /* the smaller one of the product and the offset */
+        int32_t apart = 0;
+        uint32_t is_difference = 0u;
         if (digits == 0u) {
-            to[i] = alone;
-            continue;
-        }
-        if ((digits >> 31) == 0u) {
-            digits <<= 1;
-            exponent--;
-        }
-        digits = shortened(digits, &exponent);
-        uint32_t other = offset.digits;
-        int32_t apart = exponent - offset.exponent;
-        const uint32_t is_difference = sign ^ offset.sign;
-        if (apart < 0 || (apart == 0 && digits < other)) { /* the larger one has the sign of the sum */
-            const uint32_t swap = digits;
-            digits = other;
-            other = swap;
+            digits = offset.digits;
             exponent = offset.exponent;
             sign = offset.sign;
-            apart = -apart;
+        } else {
+            if ((digits >> 31) == 0u) {
+                digits <<= 1;
+                exponent--;
+            }
+            digits = shortened(digits, &exponent);
+            is_difference = sign ^ offset.sign;
+            other = offset.digits;
+            apart = exponent - offset.exponent;
+            if (apart < 0 || (apart == 0 && digits < other)) {
+                other = digits;
+                digits = offset.digits;
+                exponent = offset.exponent;
+                sign = offset.sign;
+                apart = -apart;
+            }
         }
-        if (sign != 0u && low >= 0) {
+        if (sign != 0u && low >= 0) { /* the larger one has the sign of the sum */
             to[i] = low;
             continue;
         }
@@ -231,12 +230,27 @@ APART static void put_wide(const result_t *r, uint32_t k, uint32_t pixel, const 
 }
 
 /* === sums: needs floats === */
+/* code * scale, both floats: an integer below 2^24 is one as it is. */
+APART static uint32_t scaled_float(int32_t code, uint32_t scale) {
+    number_t x;
+    const uint32_t size = code < 0 ? 0u - (uint32_t)code : (uint32_t)code;
+    if ((size >> 24) != 0u) {
+        x = number_of(float_of(code));
+    } else {
+        const uint32_t zeros = leading_zeros(size | 1u);
+        x.sign = (uint32_t)code >> 31;
+        x.digits = size << zeros;
+        x.exponent = -(int32_t)zeros;
+    }
+    return product_of(x, number_of(scale));
+}
+
 static void put_sums(const result_t *r, uint32_t k, uint32_t pixel, const int32_t *s, uint32_t sums,
                      uint32_t stride) {
     const uint32_t *f = r->floats + (r->is_shared != 0u ? 0u : (sums + 1u) * k);
-    uint32_t t = times(float_of(s[0]), f[0]);
+    uint32_t t = scaled_float(s[0], f[0]);
     for (uint32_t j = 1u; j < sums; j++) {
-        t = plus(t, times(float_of(s[j * stride]), f[j]));
+        t = plus(t, scaled_float(s[j * stride], f[j]));
     }
     put_float(r, k, pixel, plus(t, f[sums]));
 }
@@ -260,6 +274,10 @@ static void finish(const result_t *results, uint32_t count, uint32_t k, uint32_t
 }
 
 /* === values: needs floats === */
+static uint32_t times(uint32_t a, uint32_t b) {
+    return product_of(number_of(a), number_of(b));
+}
+
 static void put_value(const result_t *r, uint32_t k, uint32_t pixel, uint32_t v) {
     const uint32_t *f = r->floats + (r->is_shared != 0u ? 0u : 2u * k);
     put_float(r, k, pixel, plus(times(v, f[0]), f[1]));

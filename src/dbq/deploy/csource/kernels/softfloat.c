@@ -70,9 +70,7 @@ static uint32_t float_of(int32_t code) {
     return rounded(code < 0 ? 1u : 0u, code < 0 ? 0u - (uint32_t)code : (uint32_t)code, 0);
 }
 
-static uint32_t times(uint32_t a, uint32_t b) {
-    const number_t x = number_of(a);
-    const number_t y = number_of(b);
+static inline uint32_t product_of(number_t x, number_t y) {
     const uint64_t product = (uint64_t)x.digits * y.digits;
     const uint32_t digits = (uint32_t)(product >> 32) | ((uint32_t)product != 0u ? 1u : 0u);
     return rounded(x.sign ^ y.sign, digits, x.exponent + y.exponent + 32);

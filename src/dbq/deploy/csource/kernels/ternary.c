@@ -330,18 +330,18 @@ typedef struct {
     uint8_t *to;
     uint32_t plane;
     const uint8_t *behind; /* the last byte of weights */
-    uint32_t words;
+    uint32_t part; /* 0, or how many of the three words there are */
     uint32_t skip; /* bytes of code, from the start of the loop */
 } rows_t;
 
 /* Codes of four pixels, from lanes (0, 2) and (1, 3). */
-#define PUT_FOUR_LANES(even, odd) \
-    "smlawb r1, r2, " even ", r3\n usat r1, #8, r1, asr #11\n" \
-    "smlawb r11, r2, " odd ", r3\n usat r11, #8, r11, asr #11\n orr r1, r1, r11, lsl #8\n" \
-    "smlawt r11, r2, " even ", r3\n usat r11, #8, r11, asr #11\n orr r1, r1, r11, lsl #16\n" \
-    "smlawt r11, r2, " odd ", r3\n usat r11, #8, r11, asr #11\n orr r1, r1, r11, lsl #24\n"
+#define PUT_FOUR_LANES(to, even, odd) \
+    "smlawb " to ", r2, " even ", r3\n usat " to ", #8, " to ", asr #11\n" \
+    "smlawb r11, r2, " odd ", r3\n usat r11, #8, r11, asr #11\n orr " to ", " to ", r11, lsl #8\n" \
+    "smlawt r11, r2, " even ", r3\n usat r11, #8, r11, asr #11\n orr " to ", " to ", r11, lsl #16\n" \
+    "smlawt r11, r2, " odd ", r3\n usat r11, #8, r11, asr #11\n orr " to ", " to ", r11, lsl #24\n"
 
-/* Codes 0 .. 255 of twelve pixels (of `words` times four) of all kernels of one branch. The first row is loaded, not added,
+/* Codes 0 .. 255 of twelve pixels of all kernels of one branch. The first row is loaded, not added,
  * and the loop is entered in its middle. */
 #define FIRST_BYTE "ldrb r11, [r0], #1\n ldr r11, [r10, r11, lsl #2]\n" FIRST_ROW "ldmia r12, {r4-r9}\n" SECOND_ROW ADD_ROW \
                    "add r2, r2, #864\n"
@@ -351,16 +351,17 @@ __attribute__((naked, noinline)) static void run_rows(const uint8_t *bytes __att
                                                       const uint32_t *pairs __attribute__((unused))) {
     __asm__ volatile(
         ".syntax unified\n push {r4-r11, lr}\n sub sp, #32\n mov r10, r2\n ldmia r1, {r2-r9}\n"
-        "stmia sp, {r2-r9}\n" /* 0 table, 4 its end, 8 lines, 12 to, 16 plane, 20 end of bytes, 24 words, 28 skip */
+        "stmia sp, {r2-r9}\n" /* 0 table, 4 its end, 8 lines, 12 to, 16 plane, 20 end of bytes, 24 part, 28 skip */
         "0: ldr r2, [sp]\n" FIRST_BYTE "ldr r3, [sp, #28]\n add pc, r3\n nop\n"
         "1:\n" ADD_BYTE ADD_BYTE ADD_BYTE ADD_BYTE
         "2: .if 2b - 1b != 336\n .error \"the loop of run_rows is entered in its middle\"\n .endif\n"
         "ldr r1, [sp, #4]\n cmp r2, r1\n bne 1b\n"
-        "ldrd r1, r12, [sp, #8]\n ldrd r2, r3, [r1], #8\n str r1, [sp, #8]\n ldr lr, [sp, #24]\n cmp lr, #2\n"
-        PUT_FOUR_LANES("r4", "r5") "str r1, [r12]\n" PUT_FOUR_LANES("r6", "r7") "it hs\n strhs r1, [r12, #4]\n"
-        PUT_FOUR_LANES("r8", "r9") "it hi\n strhi r1, [r12, #8]\n"
-        "ldrd r1, r2, [sp, #16]\n add r12, r12, r1\n str r12, [sp, #12]\n cmp r0, r2\n bne 0b\n"
-        "add sp, #32\n pop {r4-r11, pc}\n");
+        "ldrd r1, r12, [sp, #8]\n ldrd r2, r3, [r1], #8\n str r1, [sp, #8]\n"
+        PUT_FOUR_LANES("r1", "r4", "r5") PUT_FOUR_LANES("r4", "r6", "r7") PUT_FOUR_LANES("r6", "r8", "r9")
+        "ldr r5, [sp, #24]\n cbnz r5, 4f\n stmia r12, {r1, r4, r6}\n"
+        "3: ldrd r1, r2, [sp, #16]\n add r12, r12, r1\n str r12, [sp, #12]\n cmp r0, r2\n bne 0b\n"
+        "add sp, #32\n pop {r4-r11, pc}\n"
+        "4: str r1, [r12]\n cmp r5, #2\n it eq\n streq r4, [r12, #4]\n b 3b\n");
 }
 
 /* m and b of all kernels, times 2^LANES_POINT and what run_rows divides by. */
@@ -382,7 +383,7 @@ static void direct_kernels(const ternary_t *l, uint32_t first, uint32_t count) {
     rows.to = bytes_of(to, 0u) + first;
     rows.plane = to->plane;
     rows.behind = l->bytes + (uint32_t)l->kernels * l->bytes_per_window;
-    rows.words = (count + 3u) / 4u;
+    rows.part = (count + 3u) / 4u % 3u;
     /* Of one byte nothing is left: to the end of the loop. */
     const uint32_t left = l->bytes_per_window - 1u;
     rows.skip = left == 0u ? (uint32_t)BYTES_UNROLLED * (uint32_t)BYTE_CODE
