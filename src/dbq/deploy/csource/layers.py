@@ -11,8 +11,9 @@ import numpy as np
 
 from dbq.deploy.csource.arena import IMAGE, Memory, plane
 from dbq.deploy.csource.ctext import array, bits, initializer
-from dbq.deploy.csource.exact.lines import LANES_SHIFT, PAIRS_SHIFT, Lines, Longs, fit, is_fixed
+from dbq.deploy.csource.exact.lines import LANES_SHIFT, PAIRS_SHIFT, Lines, fit, is_fixed
 from dbq.deploy.csource.exact.ranges import Ranges, sum_ranges
+from dbq.deploy.csource.results import Form, is_wide, result_fields
 from dbq.deploy.csource.scratch import (
     bytes_of,
     fused_image,
@@ -30,10 +31,9 @@ from dbq.deploy.operations.convolution import Convolution, Factors
 from dbq.deploy.operations.lookup import Lookup
 from dbq.deploy.operations.operation import Operation, Summing
 from dbq.deploy.program import Program
-from dbq.deploy.tensors import Array, Result
+from dbq.deploy.tensors import Array
 from dbq.deploy.window import Window
 
-WIDE_SUM = 2**24  # smaller ones are floats as they are: see put_wide of kernels/results.c
 RESULT_BYTES, LAYER_BYTES, TENSOR_BYTES = 36, 48, 16  # on a 32-bit processor
 
 
@@ -98,43 +98,11 @@ class Emitter:
             type = self.program.tensors[result.tensor].type
             lines = fit(result, *exact) if exact and type in ("u8", "i8") else None
             self.made.lines.append(lines)
-            is_wide = type == "i32" and exact is not None and _is_below(exact, WIDE_SUM)
-            rows.append(initializer(self._result(i, result, lines, is_wide)))
+            form = Form(type, lines, is_wide(type, exact))
+            rows.append(initializer(result_fields(result, form, i, self.data)))
         body = ",\n".join(rows)
         self.made.data.append(f"static const result_t results_{self.step}[] = {{{body}}};\n")
         self.made.table_bytes += RESULT_BYTES * len(rows)
-
-    def _result(
-        self, i: int, result: Result, lines: Lines | None, is_wide: bool
-    ) -> list[tuple[str, Any]]:
-        type = self.program.tensors[result.tensor].type
-        clamps = type != "f32" or result.clamps_floats
-        fields: list[tuple[str, Any]] = [
-            ("to", f"&tensor_{result.tensor}"),
-            *((name, int(np.float32(limit)) if lines or is_wide else bits(limit).view(np.int32).item())
-              for name, limit in (("low", result.low), ("high", result.high))),
-            ("has_clamp", int(clamps)), ("is_wide", int(is_wide)),
-        ]  # fmt: skip
-        floats = np.concatenate([result.scales, result.offsets[:, None]], axis=1)
-        is_shared = bool((floats == floats[:1]).all()) and not (lines and lines.odd_count)
-        fields.append(("is_shared", int(is_shared)))
-        rows = slice(1) if is_shared else slice(None)
-        if lines is None:
-            return [*fields, ("floats", self.data(f"floats{i}", bits(floats[rows])))]
-        halves = lines.halves().reshape(len(floats), -1)[rows]
-        fields += [
-            ("multipliers", self.data(f"multipliers{i}", halves)),
-            ("form", lines.form.number),
-        ]
-        if lines.odd_count:
-            first = np.cumsum([0, *map(len, lines.odd)]).astype(np.uint16)
-            pairs = np.array([pair for odd in lines.odd for pair in odd])
-            fields += [
-                ("odd_first", self.data(f"odd_first{i}", first)),
-                ("odd_sums", self.data(f"odd_sums{i}", pairs[:, 0].astype(np.int32))),
-                ("odd_codes", self.data(f"odd_codes{i}", pairs[:, 1].astype(np.int16))),
-            ]
-        return fields
 
     def place(self, name: str) -> str:
         return f"{self.memory.scratch[self.step, name]}u"
@@ -322,11 +290,6 @@ def _nibbles(factors: Factors) -> Factors:
     """Two factors to a byte, the first in the lower half; every kernel begins a byte."""
     even = np.pad(factors, ((0, 0), (0, factors.shape[1] % 2)))
     return (even[:, ::2] | even[:, 1::2] << 4).astype(np.uint8)
-
-
-def _is_below(ranges: tuple[Longs, Longs], limit: int) -> bool:
-    least, most = ranges
-    return bool(max(-least.min(), most.max()) < limit)
 
 
 def _is_shared(op: Lookup) -> bool:

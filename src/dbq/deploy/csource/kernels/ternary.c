@@ -164,7 +164,8 @@ static const uint32_t *gather(const ternary_t *l, uint32_t group, uint32_t tap, 
     return words;
 }
 
-/* Lanes of two pixels of the five taps of a byte, a row each. */
+/* Lanes of two pixels of the five taps of a byte, a row each: the tap that changes most often lies behind the next one, so
+ * that one address serves both. */
 enum { TAP_1, TAP_0, TAP_2, TAP_4, TAP_3, LANE_ROWS };
 
 /* All sums +-x0 +-x1 +-x2 and then all +-x3 +-x4, in an order in which each differs from the one before by one tap: from
