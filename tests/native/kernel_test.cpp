@@ -37,6 +37,7 @@ Simd without_optional(Simd simd) {
     simd.lookup_three = nullptr;
     simd.multiply_quads = nullptr;
     simd.add_lists_and_quads = nullptr;
+    simd.add_shuffled = nullptr;
     simd.depthwise_quads = nullptr;
     return simd;
 }
@@ -379,7 +380,8 @@ ConvSpec random_conv() {
     return s;
 }
 
-// What select.cpp leaves to dense kernels, the kernel of rows and quads computes too, whatever the shape.
+// What select.cpp leaves to dense kernels, those of rows and quads and of shuffles compute too, whatever the
+// shape.
 void check_mixed(ConvSpec s, Filling filling, int input_byte = -1) {
     fill_codes(s, filling);
     s.outputs = random_outputs(s.out.channels, 1, 100.0 * std::sqrt(s.taps()));
@@ -390,15 +392,19 @@ void check_mixed(ConvSpec s, Filling filling, int input_byte = -1) {
     Tensors expected = copies_for(kinds);
     run(*make_op(s, nullptr, 1), in, expected);
     for (const Simd* simd : simds()) {
-        if (!simd || !simd->add_lists_and_quads) continue;
-        for (const int threads : {1, 2, 5}) {
-            Tensors got = copies_for(kinds);
-            run(*vec::make_mixed_conv(s, simd, threads), in, got);
-            for (size_t o = 0; o < got.size(); ++o)
-                if (!got[o]->same(*expected[o]))
-                    fail(describe(s) + ", output " + std::to_string(o) + ": table-and-quads for " +
-                         std::to_string(threads) + " threads differs from scalar");
-        }
+        if (!simd) continue;
+        const auto check = [&](const char* name, Maker<ConvSpec>* make) {
+            for (const int threads : {1, 2, 5}) {
+                Tensors got = copies_for(kinds);
+                run(*make(s, simd, threads), in, got);
+                for (size_t o = 0; o < got.size(); ++o)
+                    if (!got[o]->same(*expected[o]))
+                        fail(describe(s) + ", output " + std::to_string(o) + ": " + name + " for " +
+                             std::to_string(threads) + " threads differs from scalar");
+            }
+        };
+        if (simd->add_lists_and_quads) check("table-and-quads", vec::make_mixed_conv);
+        if (simd->add_shuffled) check("shuffles-and-quads", vec::make_shuffle_conv);
     }
 }
 
