@@ -45,8 +45,16 @@ public:
     }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Span span = rows_.spans()[size_t(task / parts_)];
-        const Range groups = part(groups_, parts_, task % parts_);
+        run_groups(rows_.spans()[size_t(task / parts_)], part(groups_, parts_, task % parts_), in, out,
+                   scratch);
+    }
+    void run_all(const Planes* in, const Planes* out, unsigned char* scratch) const override {
+        for (const Span& span : rows_.spans()) run_groups(span, {0, groups_}, in, out, scratch);
+    }
+
+private:
+    void run_groups(Span span, Range groups, const Planes* in, const Planes* out,
+                    unsigned char* scratch) const {
         const uint8_t* const* const rows = rows_.gather(in[0], 0, span, scratch + at_rows());
         const auto quads = reinterpret_cast<const uint8_t**>(scratch + at_pointers());
         const uint8_t** const triples = quads + STEP * steps_;
@@ -65,14 +73,13 @@ public:
         }
     }
 
-private:
     // Scratch memory: tables, interleaved codes, sums of a tile, some of them transposed, pointers to rows.
     static constexpr size_t AT_TRIPLES = size_t(WINDOW_STEPS) * 4 * shuffles::PIXELS * shuffles::TABLE_BYTES;
     static constexpr size_t AT_QUADS = AT_TRIPLES + size_t(WINDOW_STEPS) * 4 * 4 * TILE;
     static constexpr size_t AT_LINES = AT_QUADS + size_t(WINDOW_STEPS) * 3 * 4 * TILE;
     static constexpr size_t AT_SUMS = AT_LINES + size_t(16) * TILE * sizeof(int32_t);
     // Of sums, in elements. Lines of pixels a multiple of 4 KB apart would share few places in a cache.
-    size_t pitch() const { return size_t(ceil_div(groups_, parts_)) * GROUP + 16; }
+    size_t pitch() const { return size_t(groups_) * GROUP + 16; }
     size_t at_pointers() const { return AT_SUMS + TILE * pitch() * sizeof(int32_t); }
     size_t at_rows() const {
         return aligned(at_pointers() + size_t((STEP + STEP / 3 * 4) * steps_) * sizeof(void*));
