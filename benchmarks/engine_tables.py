@@ -16,11 +16,13 @@ KINDS = {"avx2": "AVX2", "avx512": "AVX-512 with VNNI"}
 # stands for 48 of one branch, and the processor does two loads a cycle. Products of bytes: one dot
 # product of 64 bytes a cycle, or 1.56 pairs of multiply-add and add of 32 bytes. Both in one loop:
 # twelve weights of 128 pixels take eight loads of 64 bytes for the table, six for twelve products.
+# Shuffles: twelve weights of 128 outputs take 12 shuffles, 12 additions, 6 products, two of all a cycle.
 LIMITS = {
     "ternary-table": 2 * 48,
     "dense-quads avx512": 64,
     "dense-quads avx2": 1.56 * 32,
     "table-and-quads": 1536 / 14,
+    "shuffles-and-quads": 1536 / 15,
 }
 
 

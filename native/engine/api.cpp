@@ -1,6 +1,9 @@
 // The C interface: checks arguments, turns exceptions into statuses, keeps the last error.
 
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,6 +112,14 @@ dbq_net* load(Bytes file, const dbq_limits* limits) {
     }
 }
 
+// What loading needs for a while lies between what it keeps, so that a heap does not shrink by itself:
+// without this, a process with MobileNetV1 holds 8.1 MB for it instead of 6.9.
+void release_free_memory() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
 void require(bool condition, const char* problem) {
     if (!condition) fail(DBQ_BAD_ARGUMENT, "%s", problem);
 }
@@ -140,6 +151,7 @@ dbq_net* dbq_load_limited(const char* path, const dbq_limits* limits) {
             throw;
         }
     });
+    release_free_memory();
     return net;
 }
 
@@ -153,6 +165,7 @@ dbq_net* dbq_load_memory_limited(const void* data, size_t size, const dbq_limits
         require(data, "the data is NULL, expected the bytes of a .dbq file");
         net = load({static_cast<const uint8_t*>(data), size}, limits);
     });
+    release_free_memory();
     return net;
 }
 

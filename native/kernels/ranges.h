@@ -52,6 +52,9 @@ public:
         const Range pixels = {lines.begin * LINE_PIXELS, std::min(lines.end * LINE_PIXELS, pixels_)};
         run_on({{0, channels_}, pixels}, in, out, scratch);
     }
+    void run_all(const Planes* in, const Planes* out, unsigned char* scratch) const final {
+        run_on({{0, channels_}, {0, pixels_}}, in, out, scratch);
+    }
 
 private:
     virtual void run_on(const Tile&, const Planes* in, const Planes* out, unsigned char* scratch) const = 0;

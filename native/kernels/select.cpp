@@ -10,6 +10,7 @@ constexpr size_t FEW_PIXELS = 3;  // up to here, lanes along the inputs are full
 constexpr int MANY_SUMS = 32;     // from here on, the table of sums pays for being built
 constexpr int MIXED_INPUTS = 96, MIXED_OUTPUTS = 128;  // the same, beside dot products
 constexpr size_t MIXED_PIXELS = 128;
+constexpr int SHUFFLED_INPUTS = 256, SHUFFLED_OUTPUTS = 512;  // tables of single pixels, in smaller images
 constexpr int QUAD_SUMS = 64;             // and from here on also if products are as fast as its additions
 constexpr int MAX_DEPTHWISE_ROWS = 1024;  // of a dilated kernel: positions in all its lines fit an int
 constexpr bool SCALAR = true;
@@ -48,12 +49,22 @@ bool has_quads(const ConvSpec& spec, const Simd* simd) {
            (simd->quad_ternary && spec.outputs_in_group() <= QUAD_SUMS);
 }
 
+bool is_pointwise_of_one_branch(const ConvSpec& spec) {
+    return spec.weights == Weights::Ternary && spec.branches == 1 && spec.groups == 1 &&
+           spec.taps() == spec.in.channels && spec.in.pixels() == spec.out.pixels();
+}
+
 // One branch, where the table of sums pays for being built even if dot products are there.
 bool has_rows_and_quads(const ConvSpec& spec, const Simd* simd) {
-    return simd->add_lists_and_quads && spec.weights == Weights::Ternary && spec.branches == 1 &&
-           spec.groups == 1 && spec.taps() == spec.in.channels && spec.in.pixels() == spec.out.pixels() &&
+    return simd->add_lists_and_quads && is_pointwise_of_one_branch(spec) &&
            spec.in.channels >= MIXED_INPUTS && spec.out.channels >= MIXED_OUTPUTS &&
            spec.out.pixels() >= MIXED_PIXELS;
+}
+
+// The same for small images, which would leave lanes of pixels empty.
+bool has_shuffles_and_quads(const ConvSpec& spec, const Simd* simd) {
+    return simd->add_shuffled && is_pointwise_of_one_branch(spec) && spec.in.channels >= SHUFFLED_INPUTS &&
+           spec.out.channels >= SHUFFLED_OUTPUTS && spec.out.pixels() < MIXED_PIXELS;
 }
 
 bool is_addition(const CombineSpec& spec, const Simd*) { return spec.in_types.size() == 2; }
@@ -73,6 +84,7 @@ const Kernel<ConvSpec> Kernel<ConvSpec>::LIST[] = {
     {"depthwise-3x3", vec::make_depthwise_3x3, is_depthwise_3x3},
     {"depthwise", vec::make_depthwise_conv, is_depthwise},
     {"table-and-quads", vec::make_mixed_conv, has_rows_and_quads},
+    {"shuffles-and-quads", vec::make_shuffle_conv, has_shuffles_and_quads},
     {"dense-quads", vec::make_quad_conv, has_quads},
     {"ternary-table", vec::make_table_conv, has_many_sums},
     {"dense-bytes", vec::make_dense_bytes, is_ternary_of_bytes},

@@ -136,7 +136,7 @@ Maker<BilinearSpec> make_bilinear;
 // Drivers of vector kernels, in kernels/vector/: the same bits.
 namespace vec {
 Maker<ConvSpec> make_table_conv, make_dense_bytes, make_dense_words, make_dot_conv, make_depthwise_conv,
-    make_depthwise_3x3, make_depthwise_quads, make_quad_conv, make_mixed_conv;
+    make_depthwise_3x3, make_depthwise_quads, make_quad_conv, make_mixed_conv, make_shuffle_conv;
 bool fits_depthwise_3x3(const ConvSpec&), fits_depthwise_quads(const ConvSpec&);
 // How many ternary branches, two or three, make these weights with whole numbers as scales; 0: more.
 int branches_of(const ConvSpec&);

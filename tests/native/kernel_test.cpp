@@ -24,6 +24,7 @@ using namespace dbq;
 
 std::mt19937 generator;
 bool own_only = false;
+bool planes_together = false;
 
 int random_int(int low, int high) { return std::uniform_int_distribution<int>(low, high)(generator); }
 bool chance(int percent) { return random_int(1, 100) <= percent; }
@@ -37,6 +38,7 @@ Simd without_optional(Simd simd) {
     simd.lookup_three = nullptr;
     simd.multiply_quads = nullptr;
     simd.add_lists_and_quads = nullptr;
+    simd.add_shuffled = nullptr;
     simd.depthwise_quads = nullptr;
     return simd;
 }
@@ -75,11 +77,13 @@ struct Tensor {
     std::vector<std::unique_ptr<Aligned>> storage;
     std::vector<unsigned char*> pointers;
 
+    // Each plane has a block of memory of its own, or planes follow each other, as in the engine.
     Tensor(Shape s, Type t) : shape(s), type(t) {
+        const size_t bytes = plane_bytes(t, s.pixels(), WIDEST_LANES);
+        if (planes_together) storage.push_back(std::make_unique<Aligned>(bytes * size_t(s.channels)));
         for (int c = 0; c < s.channels; ++c) {
-            const size_t bytes = plane_bytes(t, s.pixels(), WIDEST_LANES);
-            storage.push_back(std::make_unique<Aligned>(bytes));
-            pointers.push_back(storage.back()->bytes);
+            if (!planes_together) storage.push_back(std::make_unique<Aligned>(bytes));
+            pointers.push_back(storage.back()->bytes + (planes_together ? bytes * size_t(c) : 0));
             for (size_t i = 0; i < bytes; ++i) pointers.back()[i] = static_cast<unsigned char>(generator());
         }
     }
@@ -379,7 +383,8 @@ ConvSpec random_conv() {
     return s;
 }
 
-// What select.cpp leaves to dense kernels, the kernel of rows and quads computes too, whatever the shape.
+// What select.cpp leaves to dense kernels, those of rows and quads and of shuffles compute too, whatever the
+// shape.
 void check_mixed(ConvSpec s, Filling filling, int input_byte = -1) {
     fill_codes(s, filling);
     s.outputs = random_outputs(s.out.channels, 1, 100.0 * std::sqrt(s.taps()));
@@ -390,15 +395,19 @@ void check_mixed(ConvSpec s, Filling filling, int input_byte = -1) {
     Tensors expected = copies_for(kinds);
     run(*make_op(s, nullptr, 1), in, expected);
     for (const Simd* simd : simds()) {
-        if (!simd || !simd->add_lists_and_quads) continue;
-        for (const int threads : {1, 2, 5}) {
-            Tensors got = copies_for(kinds);
-            run(*vec::make_mixed_conv(s, simd, threads), in, got);
-            for (size_t o = 0; o < got.size(); ++o)
-                if (!got[o]->same(*expected[o]))
-                    fail(describe(s) + ", output " + std::to_string(o) + ": table-and-quads for " +
-                         std::to_string(threads) + " threads differs from scalar");
-        }
+        if (!simd) continue;
+        const auto check = [&](const char* name, Maker<ConvSpec>* make) {
+            for (const int threads : {1, 2, 5}) {
+                Tensors got = copies_for(kinds);
+                run(*make(s, simd, threads), in, got);
+                for (size_t o = 0; o < got.size(); ++o)
+                    if (!got[o]->same(*expected[o]))
+                        fail(describe(s) + ", output " + std::to_string(o) + ": " + name + " for " +
+                             std::to_string(threads) + " threads differs from scalar");
+            }
+        };
+        if (simd->add_lists_and_quads) check("table-and-quads", vec::make_mixed_conv);
+        if (simd->add_shuffled) check("shuffles-and-quads", vec::make_shuffle_conv);
     }
 }
 
@@ -483,12 +492,22 @@ void check_hostile_convs() {
             }
 }
 
+void share_scales(std::vector<Output>& outputs, size_t branches) {
+    for (Output& output : outputs) {
+        for (size_t i = branches; i < output.scale.size(); ++i) output.scale[i] = output.scale[i - branches];
+        std::fill(output.offset.begin(), output.offset.end(), chance(50) ? 0.0f : output.offset[0]);
+    }
+}
+
 void check_elementwise() {
-    const Shape shape = {random_int(1, 9), around_power_of_two(4), around_power_of_two(5)};
+    planes_together = chance(60);
+    const Shape shape = {random_int(1, 9), planes_together ? 8 : around_power_of_two(4),
+                         around_power_of_two(5)};
     const Type a = pick({Type::U8, Type::I8, Type::I32}), b = pick({Type::U8, Type::I8, Type::I32});
     Tensors in = copies_for({{shape, a}, {shape, b}});
     for (auto& t : in) t->fill(random_int(0, 50));
     CombineSpec add{shape, {a, b}, random_outputs(shape.channels, 2, 20000)};
+    if (chance(50)) share_scales(add.outputs, 2);
     Tensors got = check_vectors(add, in, kinds_of(shape, add.outputs), "add");
     check_formula(
         add.outputs, got,
@@ -497,10 +516,12 @@ void check_elementwise() {
         },
         "add");
     CombineSpec requantize{shape, {a}, random_outputs(shape.channels, 1, 20000)};
+    if (chance(50)) share_scales(requantize.outputs, 1);
     got = check_vectors(requantize, in, kinds_of(shape, requantize.outputs), "requantize");
     check_formula(
         requantize.outputs, got,
         [&](int k, int y, int x) { return std::vector<int64_t>{int64_t(in[0]->at(k, y, x))}; }, "requantize");
+    planes_together = false;
 }
 
 Window random_window(const Shape& in, Shape& out) {

@@ -141,7 +141,33 @@ const Layer LAYERS[] = {
      {U8},
      "ternary-table",
      "table-and-quads"},
-    {"mobilenet_v1", {1024, 7, 7}, {1024, 7, 7}, 1, 1, 1, "1T", U8, {I32}, "ternary-table", "dense-quads"},
+    // In smaller images: from 256 inputs and 512 outputs on.
+    {"mobilenet_v1",
+     {1024, 7, 7},
+     {1024, 7, 7},
+     1,
+     1,
+     1,
+     "1T",
+     U8,
+     {I32},
+     "ternary-table",
+     "shuffles-and-quads"},
+    {"none", {256, 1, 127}, {512, 1, 127}, 1, 1, 1, "1T", I8, {U8}, "ternary-table", "shuffles-and-quads"},
+    {"none: 128 pixels",
+     {256, 1, 128},
+     {512, 1, 128},
+     1,
+     1,
+     1,
+     "1T",
+     I8,
+     {U8},
+     "ternary-table",
+     "table-and-quads"},
+    {"none: 255 inputs", {255, 7, 7}, {512, 7, 7}, 1, 1, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    {"none: 511 outputs", {256, 7, 7}, {511, 7, 7}, 1, 1, 1, "1T", U8, {U8}, "ternary-table", "dense-quads"},
+    {"none: two branches", {256, 7, 7}, {512, 7, 7}, 1, 1, 1, "2T", U8, {U8}, "ternary-table"},
     {"mobilenet_v2",
      {96, 14, 14},
      {576, 14, 14},
@@ -357,6 +383,7 @@ void without_optional_kernels() {
     Simd wide = *AVX512_KERNELS;
     wide.multiply_quads = nullptr;
     wide.add_lists_and_quads = nullptr;
+    wide.add_shuffled = nullptr;
     wide.depthwise_quads = nullptr;
     for (const Layer& layer : LAYERS)
         if (layer.kernel_name != std::string("dense-quads"))

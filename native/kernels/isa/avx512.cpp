@@ -29,6 +29,7 @@ namespace {
 #include "kernels/isa/x86/avx512_copies.inc"
 #include "kernels/isa/x86/avx512_depthwise.inc"
 #include "kernels/isa/x86/avx512_mixed.inc"
+#include "kernels/isa/x86/avx512_shuffles.inc"
 
 #include "kernels/isa/kernels.inc"
 
@@ -46,6 +47,8 @@ constexpr Simd make_kernels() {
     simd.depthwise_quads = depthwise_quads;
     simd.multiply_quads = multiply_quads;
     simd.add_lists_and_quads = add_lists_and_quads;
+    simd.add_shuffled = add_shuffled;
+    simd.transpose_sums = transpose_sums;
     return simd;
 }
 

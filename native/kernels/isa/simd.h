@@ -138,6 +138,34 @@ struct Copy {
 
 }  // namespace quads
 
+namespace shuffles {
+
+// One ternary branch, vectors along the outputs: 96 of each 128 go through tables in registers, the others
+// through dot products, in steps of twelve input channels, which are four triples and three quads.
+constexpr int PIXELS = 5;  // at a time, at most
+constexpr int GROUP = 128, SHUFFLED = 96, STEP = 12;
+constexpr int STEP_BYTES = 4 * SHUFFLED * 2 + 3 * (GROUP - SHUFFLED) * 4;  // of the weights of a group
+constexpr int TABLE_BYTES = 64;                                            // of three channels of a pixel
+
+// Some steps for a few pixels, and all groups. A window of weights cannot overflow 16 bits.
+struct Job {
+    // Three channels and one that does not matter, then the same as four channels, as pack_quads writes them.
+    const uint8_t *triples = nullptr, *quads = nullptr;
+    int vectors = 0;            // of what is packed
+    int pixel = 0, pixels = 0;  // of these
+    int steps = 0, groups = 0;
+    // For each group and step: of each triple, numbers of sums of 96 outputs, as words: (w + 1) . (1, 3, 9)
+    // of its weights w; of each quad, the weights of 32 outputs.
+    const unsigned char* weights = nullptr;
+    const int32_t* from = nullptr;  // sums start from these, for each output, ...
+    size_t from_pitch = 0;          // ... and pixel
+    int32_t* sums = nullptr;
+    size_t pitch = 0;                 // from a pixel to the next, in elements
+    unsigned char* tables = nullptr;  // for `pixels` and 4 * `steps` triples
+};
+
+}  // namespace shuffles
+
 namespace values {
 
 // CurveSpec of one plane.
@@ -229,6 +257,11 @@ struct Simd {
     // of the job, which are whole blocks of eight; a job without taps.
     void (*add_lists_and_quads)(const table::Lists& lists, const int16_t* table, int vectors, int pitch,
                                 bool fresh, int16_t* sums, const quads::Job&, int begin, int end) = nullptr;
+
+    // Optional, both: see `shuffles`. out[channel][pixel] = in[pixel][channel], 16 channels of up to 64
+    // pixels, in vectors of 16 pixels; lines of `pitch` and of 64 elements.
+    void (*add_shuffled)(const shuffles::Job&) = nullptr;
+    void (*transpose_sums)(const int32_t* in, size_t pitch, int vectors, int32_t* out) = nullptr;
 
     // out[k] = x . weights[k], n a multiple of `lanes`.
     void (*dots)(const int16_t* x, const int8_t* weights, size_t n, int count, int32_t* out) = nullptr;

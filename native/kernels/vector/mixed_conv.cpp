@@ -60,7 +60,7 @@ public:
 
     int tasks() const override { return int(rows_.spans().size()) * parts_; }
     size_t scratch_bytes() const override {
-        return TABLE_BYTES + packed_bytes() + sum_bytes_ + rows_.scratch_bytes();
+        return at_sums() + size_t(batch_) * sum_bytes_ + rows_.scratch_bytes();
     }
     size_t weight_bytes() const override {
         size_t bytes = weights_.size() + start_.size() * sizeof(int32_t);
@@ -69,9 +69,17 @@ public:
     }
 
     void run(int task, const Planes* in, const Planes* out, unsigned char* scratch) const override {
-        const Span span = rows_.spans()[size_t(task / parts_)];
-        const auto rows = rows_.gather(in[0], 0, span, scratch + TABLE_BYTES + packed_bytes() + sum_bytes_);
-        const Range range = part(int(slices_.size()), parts_, task % parts_);
+        run_slices(rows_.spans()[size_t(task / parts_)], part(int(slices_.size()), parts_, task % parts_), in,
+                   out, scratch);
+    }
+    void run_all(const Planes* in, const Planes* out, unsigned char* scratch) const override {
+        for (const Span& span : rows_.spans()) run_slices(span, {0, int(slices_.size())}, in, out, scratch);
+    }
+
+private:
+    void run_slices(Span span, Range range, const Planes* in, const Planes* out,
+                    unsigned char* scratch) const {
+        const auto rows = rows_.gather(in[0], 0, span, scratch + at_sums() + size_t(batch_) * sum_bytes_);
         for (int pixel = 0; pixel < int(span.pixels);) {
             const Cut cut = first_cut(int(span.pixels) - pixel);
             const int vectors = ceil_div(cut.dots, simd_.quad_lanes);
@@ -79,23 +87,37 @@ public:
             if (cut.dots)
                 simd_.pack_quads(rows, rows_.count(), is_signed_, size_t(dots_begin), vectors,
                                  scratch + TABLE_BYTES);
-            for (int s = range.begin; s < range.end; ++s) {
-                std::vector<Finish> finishes(outputs_.size());
-                quads::Job job = job_of(slices_[size_t(s)], out, finishes, scratch + TABLE_BYTES);
-                job.vectors = vectors;
-                job.half = cut.dots <= vectors * simd_.quad_lanes - simd_.quad_lanes / 2;
-                for (Finish& finish : finishes) finish.pixel = span.pixel + size_t(dots_begin);
+            for (int first = range.begin; first < range.end; first += batch_) {
+                std::vector<Part> parts(size_t(std::min(batch_, range.end - first)));
+                for (size_t i = 0; i < parts.size(); ++i) {
+                    parts[i].slice = &slices_[size_t(first) + i];
+                    parts[i].sums = reinterpret_cast<int16_t*>(scratch + at_sums() + i * sum_bytes_);
+                    parts[i].finishes.resize(outputs_.size());
+                    parts[i].job = job_of(*parts[i].slice, out, parts[i].finishes, scratch + TABLE_BYTES);
+                    parts[i].job.vectors = vectors;
+                    parts[i].job.half = cut.dots <= vectors * simd_.quad_lanes - simd_.quad_lanes / 2;
+                    for (Finish& finish : parts[i].finishes) finish.pixel = span.pixel + size_t(dots_begin);
+                }
                 if (stopped()) return;
-                if (cut.table) run_table(slices_[size_t(s)], span, pixel, cut, rows, job, out, scratch);
-                else simd_.multiply_quads(job);
+                if (cut.table) run_table(parts, span, pixel, cut, rows, out, scratch);
+                else
+                    for (const Part& part : parts) simd_.multiply_quads(part.job);
             }
             pixel += cut.table + cut.dots;
         }
     }
 
-private:
+    // What is computed for a slice and a tile.
+    struct Part {
+        const Slice* slice = nullptr;
+        int16_t* sums = nullptr;
+        std::vector<Finish> finishes;
+        quads::Job job;
+    };
+
     size_t row_size() const { return size_t(layout_.pitch) * size_t(simd_.lanes); }
     size_t packed_bytes() const { return size_t(quads_) * 4 * HALF_TILE; }
+    size_t at_sums() const { return TABLE_BYTES + packed_bytes(); }  // in the scratch memory
     size_t block_bytes() const { return size_t(quads_) * 4 * size_t(simd_.quad_block); }
     size_t chunk_size(const Slice& slice) const { return size_t(slice.channels + 1) * row_size(); }
 
@@ -141,6 +163,7 @@ private:
                                   aligned(size_t(slice.lists.chunks) * chunk_size(slice) * sizeof(int16_t)));
             slices_.push_back(std::move(slice));
         }
+        batch_ = std::clamp(int(SUM_BYTES / sum_bytes_), 1, int(slices_.size()));
     }
 
     // Weights as multiply_quads takes them.
@@ -172,32 +195,37 @@ private:
         return job;
     }
 
-    // All of a tile: with every block of the table goes a share of the channels of the dot products.
-    void run_table(const Slice& slice, Span span, int pixel, const Cut& cut, const uint8_t* const* rows,
-                   const quads::Job& job, const Planes* out, unsigned char* scratch) const {
+    // All of a tile: every block of the table is built once for all parts, and with it goes a share of the
+    // channels of their dot products.
+    void run_table(const std::vector<Part>& parts, Span span, int pixel, const Cut& cut,
+                   const uint8_t* const* rows, const Planes* out, unsigned char* scratch) const {
         const auto table = reinterpret_cast<int16_t*>(scratch);
-        const auto sums = reinterpret_cast<int16_t*>(scratch + TABLE_BYTES + packed_bytes());
-        const int vectors = cut.table / simd_.lanes, blocks = int(slice.lists.blocks.size());
-        const int units = cut.dots ? ceil_div(slice.channels, CHANNELS) : 0;
+        const int vectors = cut.table / simd_.lanes, blocks = ceil_div(rows_.count(), layout_.block_rows);
         std::fill(table, table + row_size(), int16_t(0));
         for (int b = 0; b < blocks; ++b) {
-            const table::Block& block = slice.lists.blocks[size_t(b)];
-            simd_.build_table(rows + block.first_row, block.rows, GROUP_ROWS, is_signed_, size_t(pixel),
-                              vectors, layout_.pitch, table + row_size());
-            const Range share = part(units, blocks, b);
-            simd_.add_lists_and_quads(slice.lists.of(block), table, vectors, layout_.pitch, block.fresh,
-                                      sums + size_t(block.chunk) * chunk_size(slice), job,
-                                      share.begin * CHANNELS, share.end * CHANNELS);
+            const int first = b * layout_.block_rows;
+            simd_.build_table(rows + first, std::min(layout_.block_rows, rows_.count() - first), GROUP_ROWS,
+                              is_signed_, size_t(pixel), vectors, layout_.pitch, table + row_size());
+            for (const Part& some : parts) {
+                const table::Block& block = some.slice->lists.blocks[size_t(b)];
+                const Range share = part(cut.dots ? ceil_div(some.slice->channels, CHANNELS) : 0, blocks, b);
+                simd_.add_lists_and_quads(some.slice->lists.of(block), table, vectors, layout_.pitch,
+                                          block.fresh,
+                                          some.sums + size_t(block.chunk) * chunk_size(*some.slice), some.job,
+                                          share.begin * CHANNELS, share.end * CHANNELS);
+            }
         }
-        Finish finish;
-        finish.sums = sums;
-        finish.stride = row_size();
-        finish.chunks = slice.lists.chunks;
-        finish.chunk_stride = chunk_size(slice);
-        finish.channels = slice.channels;
-        finish.vectors = vectors;
-        finish.pixel = span.pixel + size_t(pixel);
-        outputs_.write(simd_.finish_i16, finish, slice.first, out);
+        for (const Part& some : parts) {
+            Finish finish;
+            finish.sums = some.sums;
+            finish.stride = row_size();
+            finish.chunks = some.slice->lists.chunks;
+            finish.chunk_stride = chunk_size(*some.slice);
+            finish.channels = some.slice->channels;
+            finish.vectors = vectors;
+            finish.pixel = span.pixel + size_t(pixel);
+            outputs_.write(simd_.finish_i16, finish, some.slice->first, out);
+        }
     }
 
     const Simd& simd_;
@@ -206,7 +234,7 @@ private:
     const bool is_signed_;
     const int quads_;
     table::Layout layout_;
-    int parts_ = 1;
+    int parts_ = 1, batch_ = 1;  // batch_: slices at a time
     size_t sum_bytes_ = 0;
     std::vector<Slice> slices_;
     std::vector<int8_t> weights_;
