@@ -57,11 +57,11 @@ CASES = {
     ),
     "mobilenet_v2": Case(
         "mobilenet_v2-imagenet.safetensors", "imagenet", 1000, IMAGENET,
-        {"dbq-2t-4": 0, "dbq-2t-1": 0, "dbq-1t-a8": 200, "fx8-3": 0},
+        {"dbq-2t-4": 0, "dbq-2t-1": 0, "dbq-1t-a8": 0, "fx8-3": 0},
     ),
     "mobilenet_v1": Case(
         "mobilenet_v1-imagenet.safetensors", "imagenet", 1000, HALVES,
-        {"dbq-2t-4": 0, "dbq-1t-a8": 200, "fx8-3": 0}, {"padding": "same", "activation": "relu6"},
+        {"dbq-2t-4": 0, "dbq-1t-a8": 0, "fx8-3": 0}, {"padding": "same", "activation": "relu6"},
     ),
 }  # fmt: skip
 PARTS: dict[str, Choices | HowNorms] = {
