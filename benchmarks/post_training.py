@@ -72,6 +72,7 @@ PARTS: dict[str, Choices | HowNorms] = {
     "without pairs": Choices(norms=False),
     "without shortcuts": Choices(shortcuts=False),
     "without ranges": Choices(ranges=False),
+    "kernels each for itself": Choices(together=False),
     "all pixels alike": Choices(importance=False),
 }
 UNIFORM: dict[str, Choices | HowNorms] = {"rounded": "keep", "fitted": Choices()}

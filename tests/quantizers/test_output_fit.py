@@ -11,7 +11,13 @@ from torch import Tensor
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.branch import BranchQuantizer
-from dbq.quantizers.fitting.output_error import descend, grouped, output_error, round_in_order
+from dbq.quantizers.fitting.output_error import (
+    descend,
+    grouped,
+    in_turn,
+    output_error,
+    round_in_order,
+)
 from dbq.quantizers.fixed import FixedPointQuantizer
 from dbq.quantizers.ratios import whole_ratios
 
@@ -69,6 +75,53 @@ def test_fit_lowers_the_error_and_its_weight_has_the_codes(precision: str, group
     assert weight.shape == target.shape
     assert error(fitted, weight).sum() < 0.9 * error(plain, target).sum()
     assert torch.equal(fitted(weight), fitted.freeze(weight).weight)
+
+
+@pytest.mark.parametrize("precision", ["1T", "2T", "3T", "4b", "2b"])
+def test_kernels_make_up_for_each_other(precision: str) -> None:
+    """The error of all kernels together falls; that of each for itself has to rise a little."""
+    wanted = Precision.parse(precision)
+    make = BranchQuantizer if wanted.kind == "ternary" else FixedPointQuantizer
+    target = torch.randn(32, 18, generator=torch.Generator().manual_seed(6))
+    moments, together = moments_of(1, 18), moments_of(1, 32, seed=7)[0]
+    errors = []
+    for between in (together, None):
+        quantizer = make(wanted, 32)
+        weight = quantizer.fit(target, moments, between)
+        difference = (quantizer.eval()(weight).detach() - target).double()
+        errors.append(float(((together @ difference @ moments[0]) * difference).sum()))
+        assert torch.equal(quantizer(weight), quantizer.freeze(weight).weight)
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_what_is_left_is_asked_for_the_best_answer() -> None:
+    """Given the errors of the first kernels, no other target of the last ones has a smaller error."""
+    moments, together = moments_of(1, 5)[0], moments_of(1, 6, seed=8)[0]
+    target = torch.randn(6, 5, generator=torch.Generator().manual_seed(9)).double()
+    asked, places = [], []
+
+    def rounded(chosen: Tensor, rows: Tensor) -> Tensor:
+        asked.append(rows)
+        places.append(chosen)
+        return rows.round()
+
+    in_turn(target, together, rounded, parts=2)
+    first, last = places
+    errors = torch.zeros(6, 5).double()
+    errors[first] = (asked[0].round() - target[first]).double()
+    errors[last] = asked[1] - target[last]
+    slope = together @ errors @ moments
+    assert slope[last].abs().max() < 1e-9
+    assert slope[first].abs().max() > 0.01
+
+
+def test_kernels_that_nothing_adds_up_are_each_for_itself() -> None:
+    target = torch.randn(8, 12, generator=torch.Generator().manual_seed(10))
+    weights = [
+        BranchQuantizer(Precision("ternary", 2), 8).fit(target, moments_of(1, 12), together)
+        for together in (3 * torch.eye(8), None)
+    ]
+    assert torch.equal(*weights)
 
 
 def test_weights_keep_off_the_borders_of_their_cells() -> None:

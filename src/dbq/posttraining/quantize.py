@@ -161,8 +161,8 @@ class _Job:
     def measure(self) -> Agreement:
         return agreement(self.wanted, run(self.student, self.judged))
 
-    def importance(self, memory: int) -> Importance:
-        """How much the pixels of each layer count; a network without gradients gets a note."""
+    def importance(self, memory: int) -> dict[str, Importance]:
+        """What errors of each layer do to the outputs; a network without gradients gets a note."""
         try:
             return layer_importance(self.teacher, self.student, self.images, memory, self.seed)
         except RuntimeError as error:

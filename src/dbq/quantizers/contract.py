@@ -62,12 +62,14 @@ class WeightQuantizer(nn.Module, ABC):
     def freeze(self, weight: Tensor) -> Frozen:
         """What the layer is in eval(): codes and what they stand for."""
 
-    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+    def fit(self, target: Tensor, moments: Tensor, together: Tensor | None = None) -> Tensor:
         """Fit parameters and codes so that the output is that of `target`; returns the new weight.
 
         `moments` are the second moments of the inputs, [groups, D, D], positive definite: a kernel's
-        error is (q - t)' H (q - t). The weight returned has the codes that were chosen, and training
-        can go on from it. Methods that know no better are fitted to the target as to any weight.
+        error is (q - t)' H (q - t). `together`, K x K and positive definite too, says what errors of
+        different kernels do at the same place: that of all is tr(G (Q - T) H (Q - T)'). The weight
+        returned has the codes that were chosen, and training can go on from it. Methods that know no
+        better are fitted to the target as to any weight.
         """
         self.initialise(target)
         return target.clone()

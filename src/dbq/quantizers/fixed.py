@@ -15,7 +15,13 @@ from torch import Tensor
 
 from dbq.plans.precision import MAX_BITS, Precision
 from dbq.quantizers.contract import WeightQuantizer
-from dbq.quantizers.fitting.output_error import descend, grouped, output_error, round_in_order
+from dbq.quantizers.fitting.output_error import (
+    descend,
+    grouped,
+    in_turn,
+    output_error,
+    round_in_order,
+)
 from dbq.quantizers.frozen import FixedPoint
 from dbq.quantizers.tensors import along_kernels, per_kernel, straight_through
 
@@ -44,7 +50,7 @@ class FixedPointQuantizer(WeightQuantizer):
         return straight_through(weight, codes * scale)
 
     @torch.no_grad()
-    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+    def fit(self, target: Tensor, moments: Tensor, together: Tensor | None = None) -> Tensor:
         """Codes by output error, for several scales; each kernel keeps its best.
 
         The scale is that of the largest weight, so a kernel's largest weight must take the last level:
@@ -52,6 +58,20 @@ class FixedPointQuantizer(WeightQuantizer):
         """
         self.initialise(target)
         moments = moments.double()
+        if together is None or len(moments) > 1 or not self.per_channel:
+            return self._fit(target, moments)
+        rows = per_kernel(target.detach())
+        weight = torch.empty_like(rows)
+
+        def fit_some(chosen: Tensor, wanted: Tensor) -> Tensor:
+            weight[chosen] = self._fit(wanted.to(rows), moments)
+            return self._rows(weight[chosen], moments)[0]
+
+        in_turn(rows.double(), together, fit_some)
+        return weight.reshape(target.shape)
+
+    def _fit(self, target: Tensor, moments: Tensor) -> Tensor:
+        """Each kernel for itself."""
         rows = grouped(per_kernel(target.detach()).double(), moments)
         largest = self.precision.largest_code
         peak = rows.abs().amax(2, keepdim=True)

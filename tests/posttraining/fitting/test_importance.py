@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 import dbq
-from dbq.posttraining.fitting.importance import EQUAL_SHARE, importance
+from dbq.posttraining.fitting.importance import EQUAL_SHARE, OWN_SHARE, importance
 from dbq.posttraining.fitting.layerwise import Choices
 
 
@@ -34,12 +35,12 @@ def images(count: int, seed: int = 1) -> Tensor:
 
 def test_what_is_not_looked_at_counts_least() -> None:
     found = importance(LooksLeft().eval(), images(5), {"body": 5, "head": 5}, batch=2, seed=0)
-    body = found["body"]
+    body = found["body"].places
     assert body.shape == (5, 8, 8)
     assert torch.allclose(body[..., 4:], torch.tensor(EQUAL_SHARE))
     assert float(body[..., :4].mean()) > 1
     assert torch.allclose(body.mean([1, 2]), torch.ones(5))
-    assert torch.equal(found["head"], torch.ones(5))  # one place for each image
+    assert torch.equal(found["head"].places, torch.ones(5))  # one place for each image
 
 
 def test_it_is_the_curvature_of_the_divergence() -> None:
@@ -54,15 +55,19 @@ def test_it_is_the_curvature_of_the_divergence() -> None:
     jacobian = torch.autograd.functional.jacobian(logits, y)[:, 0]  # classes x 16 x 8 x 8
     p = logits(y).detach().softmax(0)
     curvature = torch.einsum("acij,ab,bcij->ij", jacobian, p.diag() - p.outer(p), jacobian)
-    (found,) = importance(net, x, {"body": 1}, batch=1, seed=0)["body"].double()
+    found = importance(net, x, {"body": 1}, batch=1, seed=0)["body"]
     wanted = EQUAL_SHARE + (1 - EQUAL_SHARE) * curvature / curvature.mean()
-    assert torch.allclose(found, wanted, rtol=1e-5)
+    assert torch.allclose(found.places[0].double(), wanted, rtol=1e-5)
+    between = torch.einsum("acij,ab,bdij->cd", jacobian, p.diag() - p.outer(p), jacobian)
+    assert found.channels is not None
+    wanted = between / between.diagonal().mean() + OWN_SHARE * torch.eye(16)
+    assert torch.allclose(found.channels, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_fewer_images_for_early_layers() -> None:
     counts = {"stem": 3, "body": 9, "head": 20}
     found = importance(LooksLeft().eval(), images(10), counts, batch=2, seed=0)
-    assert {name: len(of_layer) for name, of_layer in found.items()} == {
+    assert {name: len(of_layer.places) for name, of_layer in found.items()} == {
         "stem": 4, "body": 10, "head": 10,
     }  # fmt: skip
 
@@ -75,7 +80,7 @@ def test_writing_in_place_changes_nothing() -> None:
         ).eval()
 
     found = [
-        importance(network(inplace), images(4), {"0": 4}, batch=4, seed=0)["0"]
+        importance(network(inplace), images(4), {"0": 4}, batch=4, seed=0)["0"].places
         for inplace in (True, False)
     ]
     assert torch.equal(*found)
@@ -88,8 +93,9 @@ def test_several_outputs() -> None:
             return {"left": y[..., :4], "count": (y > 0).sum()}  # the second has no gradient
 
     found = importance(Two().eval(), images(4), {"stem": 4, "body": 4}, batch=4, seed=0)
-    assert torch.allclose(found["body"][..., 4:], torch.tensor(EQUAL_SHARE))
-    assert bool((found["body"][..., :4] > EQUAL_SHARE).all())
+    body = found["body"].places
+    assert torch.allclose(body[..., 4:], torch.tensor(EQUAL_SHARE))
+    assert bool((body[..., :4] > EQUAL_SHARE).all())
 
 
 def test_a_layer_is_right_where_it_matters() -> None:
@@ -113,6 +119,30 @@ def test_a_layer_is_right_where_it_matters() -> None:
             error = (student.eval().body(x) - net.body(x))[..., :4]
         errors.append(float((error - error.mean([0, 2, 3], keepdim=True)).square().mean()))
     assert errors[0] < 0.8 * errors[1]
+
+
+@pytest.mark.parametrize("weight", ["1T", "2T", "3b"])
+def test_channels_that_are_added_up_make_up_for_each_other(weight: str) -> None:
+    """What a network reads of eight channels is three sums of them."""
+    torch.manual_seed(0)
+    body = nn.Conv2d(6, 8, 1, bias=False)
+    net = nn.Sequential(body, nn.Conv2d(8, 3, 1, bias=False), nn.Flatten()).eval()
+    x = torch.randn(100, 6, 5, 5, generator=torch.Generator().manual_seed(1))
+    errors = []
+    for together in (True, False):
+        student = copy.deepcopy(net)
+        plan = dbq.Plan("fp").with_layers({"0": dbq.LayerPlan.of(weight)})
+        dbq.quantize(student, plan, x, choices=Choices(together=together))
+        with torch.no_grad():
+            errors.append(float((student.eval()(x) - net(x)).square().mean()))
+    assert errors[0] < 0.7 * errors[1]
+
+
+def test_too_many_channels_are_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbq.posttraining.fitting.importance.MOST_CHANNELS", 10)
+    found = importance(LooksLeft().eval(), images(4), {"stem": 4, "body": 4}, batch=2, seed=0)
+    assert found["body"].channels is None
+    assert found["stem"].channels is not None
 
 
 def test_a_network_without_gradients_gets_a_note() -> None:

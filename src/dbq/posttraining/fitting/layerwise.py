@@ -52,6 +52,7 @@ class Choices:
     variances: bool = True  # of batch norms behind fitted layers, as well as their means
     norms: bool = True  # batch norms by pairs, biases where there is none
     importance: bool = True  # pixels count by what the network's outputs make of them
+    together: bool = True  # and a layer's channels make up for each other's errors
 
 
 EVERYTHING = Choices()
@@ -59,7 +60,10 @@ EVERYTHING = Choices()
 
 @dataclass(frozen=True)
 class FittedLayer:
-    """What fitting did to a layer. Output errors are mean squares relative to the float output's."""
+    """What fitting did to a layer.
+
+    Output errors are mean squares relative to the float output's, of places and channels as they count.
+    """
 
     name: str
     images: int
@@ -70,8 +74,8 @@ class FittedLayer:
 
 def layer_importance(
     teacher: nn.Module, student: nn.Module, images: Tensor, memory: int, seed: int
-) -> Importance:
-    """How much the places of each layer's output count, for the images that `fit_layers` will use."""
+) -> dict[str, Importance]:
+    """What errors of each layer's output do, for the images that `fit_layers` will use."""
     modules, order = dict(student.named_modules()), _order(teacher, student, images)
     counts = {
         stop.name: _images_for(order, index, memory)
@@ -102,12 +106,12 @@ def fit_layers(
     choices: Choices = EVERYTHING,
     memory: int = 2 << 30,
     progress: Progress = silent,
-    importance: Importance | None = None,
+    importance: dict[str, Importance] | None = None,
 ) -> list[FittedLayer]:
     """Fit the quantized layers of `student` in the order they run; `teacher` is the float network.
 
     `memory` bounds the activations that are alive at the same time, in bytes. `importance` is what
-    `layer_importance` found; layers without it have pixels that count alike.
+    `layer_importance` found; without it pixels of a layer count alike, and its kernels each for itself.
     """
     modules, order = dict(student.named_modules()), _order(teacher, student, images)
     counting = importance if importance is not None and choices.importance else {}
@@ -133,8 +137,8 @@ def fit_layers(
             float_layer = teacher.get_submodule(stop.name)
             if not is_its_product(float_layer, pairs.passes[0][0].input):
                 continue  # its class does something to the output: it stays as `prepare` left it
-            counts = counting.get(stop.name)
-            fit = _LayerFit(module, float_layer, pairs, choices, norm, block, counts)
+            importance_here = counting.get(stop.name)
+            fit = _LayerFit(module, float_layer, pairs, choices, norm, block, importance_here)
             before, after = fit.run()
             if module.weight_quantizer is not None:
                 fitted.add(stop.name)
@@ -151,11 +155,14 @@ class _LayerFit:
 
     def __init__(
         self, layer: QuantLayer, float_layer: nn.Module, pairs: Pairs, choices: Choices,
-        norm: nn.Module | None, block: str | None, counts: Tensor | None,
+        norm: nn.Module | None, block: str | None, importance: Importance | None,
     ) -> None:  # fmt: skip
         self.layer, self.float_layer = layer, float_layer
         self.pairs, self.choices = pairs, choices
-        self.norm, self.block, self.counts = norm, block, counts
+        self.norm, self.block, self.importance = norm, block, importance
+        # What errors of different kernels do together; groups of a convolution are fitted at once.
+        alone = importance is None or not choices.together or getattr(float_layer, "groups", 1) > 1
+        self.together = None if alone or importance is None else importance.channels
 
     def run(self) -> tuple[float, float]:
         """Fit it; the output errors before and after."""
@@ -170,13 +177,13 @@ class _LayerFit:
         damping = best_damping(halves, weight, has_shift) if choices.target else DAMPINGS[0]
         target = total.problem(weight, has_shift, damping).target() if choices.target else weight
         undamped = total.problem(weight, has_shift, 0.0)
-        before = undamped.relative_error(layer.quantized_kernels())
+        before = undamped.relative_error(layer.quantized_kernels(), self.together)
         if layer.weight_quantizer is not None and choices.codes:
             self._fit_weight(target, total.problem(weight, has_shift, total.uncertainty), undamped)
         if layer.bias is not None and choices.norms:
             assert isinstance(layer.bias, Tensor)
             layer.bias += total.shift(layer.quantized_kernels()).to(layer.bias)
-        return before, undamped.relative_error(layer.quantized_kernels())
+        return before, undamped.relative_error(layer.quantized_kernels(), self.together)
 
     def _moments(self) -> tuple[Moments, Moments]:
         """The sums over every other batch, and over the rest."""
@@ -186,8 +193,8 @@ class _LayerFit:
             every = thinning(kernel, y[0, 0].numel(), self.pairs.count)
             x = layer.quantized_input(x)
             weight = trusted(self.float_layer, x, y, every)
-            if self.counts is not None:
-                counts = self.counts[number * BATCH : number * BATCH + len(y)]
+            if self.importance is not None:
+                counts = self.importance.places[number * BATCH : number * BATCH + len(y)]
                 weight = weight * at_samples(self.float_layer, counts, every)
             x = patches(self.float_layer, x, every)
             halves[number % 2] += Moments.of(x, outputs(self.float_layer, y, every), weight)
@@ -209,9 +216,9 @@ class _LayerFit:
         assert quantizer is not None
         before = {name: value.clone() for name, value in quantizer.state_dict().items()}
         kernels = layer.kernels().detach().clone()
-        least = undamped.error(layer.quantized_kernels()).sum()
-        layer.set_kernels(quantizer.fit(target, problem.H))
-        if not undamped.error(layer.quantized_kernels()).sum() < least:
+        least = undamped.error(layer.quantized_kernels(), self.together)
+        layer.set_kernels(quantizer.fit(target, problem.H, self.together))
+        if not undamped.error(layer.quantized_kernels(), self.together) < least:
             quantizer.load_state_dict(before)
             layer.set_kernels(kernels)
 

@@ -1,6 +1,6 @@
 """What a layer's inputs and wanted outputs have in common: the sums from which it is fitted.
 
-    H = E[x x'],  C = E[y x'],  E[x],  E[y],  E[y^2]
+    H = E[x x'],  C = E[y x'],  Y = E[y y'],  E[x],  E[y]
 
 x are the inputs that the quantized prefix gives (patches of them, for a convolution) and y the
 outputs of the float network for the same images. Sums are float64; pixels are added batch by batch.
@@ -90,7 +90,7 @@ class Moments:
     yx: Tensor  # G x K x D
     x: Tensor  # G x D
     y: Tensor  # G x K
-    yy: Tensor  # G x K
+    yy: Tensor  # G x K x K
 
     @classmethod
     def nothing(cls) -> Moments:
@@ -106,7 +106,7 @@ class Moments:
         return cls(
             float(weight.sum()), (wx.mT @ x).double(), (wy.mT @ x).double(),
             wx.sum(1, dtype=torch.float64), wy.sum(1, dtype=torch.float64),
-            (wy * y).sum(1, dtype=torch.float64),
+            (wy.mT @ y).double(),
         )  # fmt: skip
 
     def __add__(self, other: Moments) -> Moments:
@@ -122,19 +122,19 @@ class Moments:
     def problem(self, weight: Tensor, centred: bool, damping: float) -> Problem:
         """The fit of `weight`; `damping` draws it to the weight itself."""
         n = self.count
-        H, C, E = self.xx / n, self.yx / n, self.yy / n
+        H, C, Y = self.xx / n, self.yx / n, self.yy / n
         if centred:
             mx, my = self.x / n, self.y / n
             H = H - mx.unsqueeze(2) * mx.unsqueeze(1)
             C = C - my.unsqueeze(2) * mx.unsqueeze(1)
-            E = E - my.square()
+            Y = Y - my.unsqueeze(2) * my.unsqueeze(1)
         diagonal = H.diagonal(dim1=1, dim2=2)
         added = damping * diagonal.mean(1) + SMALLEST
         H = H + torch.diag_embed(added.unsqueeze(1).expand_as(diagonal))
         rows = grouped(per_kernel(weight.detach()).double(), H)
         C = C + added[:, None, None] * rows
-        E = E + added[:, None] * rows.square().sum(2)
-        return Problem(H, C, E, weight)
+        Y = Y + added[:, None, None] * rows @ rows.mT
+        return Problem(H, C, Y, weight)
 
     def shift(self, weight: Tensor) -> Tensor:
         """The bias with which the mean output of `weight` is the wanted one, one for each kernel."""
@@ -145,11 +145,11 @@ class Moments:
 
 @dataclass(frozen=True)
 class Problem:
-    """min over q of  q' H q - 2 C q + E,  one for each kernel."""
+    """min over Q of  tr(G (Q H Q' - 2 C Q' + Y)),  G being the identity or what an error is told."""
 
     H: Tensor
     C: Tensor
-    E: Tensor
+    Y: Tensor
     weight: Tensor
 
     def target(self) -> Tensor:
@@ -157,13 +157,20 @@ class Problem:
         solved: Tensor = torch.linalg.solve(self.H, self.C.mT).mT
         return solved.reshape(self.weight.shape).to(self.weight.dtype)
 
-    def error(self, weight: Tensor) -> Tensor:
-        """Mean squared output error of each kernel's output, G x K."""
+    def error(self, weight: Tensor, together: Tensor | None = None) -> float:
+        """The mean squared error of the outputs, or what the errors of all kernels do together."""
         rows = grouped(per_kernel(weight.detach()).double(), self.H)
-        return ((rows @ self.H) * rows).sum(2) - 2 * (self.C * rows).sum(2) + self.E
+        weighed = rows if together is None else together @ rows
+        return float((weighed * (rows @ self.H - 2 * self.C)).sum()) + self._power(together)
 
-    def relative_error(self, weight: Tensor) -> float:
-        return float(self.error(weight).sum() / self.E.sum().clamp(min=1e-30))
+    def relative_error(self, weight: Tensor, together: Tensor | None = None) -> float:
+        """The same, relative to wanted outputs in place of errors."""
+        return self.error(weight, together) / max(self._power(together), 1e-30)
+
+    def _power(self, together: Tensor | None) -> float:
+        if together is None:
+            return float(self.Y.diagonal(dim1=1, dim2=2).sum())
+        return float((together * self.Y).sum())
 
 
 def best_damping(halves: tuple[Moments, Moments], weight: Tensor, centred: bool) -> float:
@@ -178,7 +185,7 @@ def best_damping(halves: tuple[Moments, Moments], weight: Tensor, centred: bool)
     errors = []
     for damping in DAMPINGS:
         targets = [half.problem(weight, centred, damping).target() for half in halves]
-        errors.append(float(sum(tests[i].error(targets[1 - i]).sum() for i in (0, 1))))
+        errors.append(sum(tests[i].error(targets[1 - i]) for i in (0, 1)))
         if len(errors) > 1 and errors[-1] > errors[-2]:
             break
     return DAMPINGS[errors.index(min(errors))]

@@ -36,6 +36,7 @@ from dbq.quantizers.contract import WeightQuantizer
 from dbq.quantizers.dbq.initial import INITIALISATIONS, initial_parameters
 from dbq.quantizers.dbq.output_fit import fit_branches
 from dbq.quantizers.dbq.staircase import DEFAULT_TEMPERATURE, soft_staircase
+from dbq.quantizers.fitting.output_error import in_turn
 from dbq.quantizers.frozen import Branches
 from dbq.quantizers.ratios import whole_ratios
 from dbq.quantizers.tensors import (
@@ -97,15 +98,29 @@ class BranchQuantizer(WeightQuantizer):
             getattr(self, name).copy_(value)
 
     @torch.no_grad()
-    def fit(self, target: Tensor, moments: Tensor) -> Tensor:
+    def fit(self, target: Tensor, moments: Tensor, together: Tensor | None = None) -> Tensor:
         """Codes and scales in turn, by output error; from the scales that fit the target itself."""
-        self.initialise(target)
-        rows = per_kernel(target.detach()).double()
-        scales, weight = fit_branches(
-            rows, moments.double(), self._scales(target).double(), self.level_codes.double()
-        )
-        # As after `initialise`: the largest |w| has size 1 for thresholds and temperature.
-        self.alpha.copy_(scales / self.gamma_2)
+        super().initialise(target)
+        rows, moments = per_kernel(target.detach()).double(), moments.double()
+        weight = torch.empty_like(rows)
+
+        def fit_some(chosen: Tensor, wanted: Tensor) -> Tensor:
+            first = initial_parameters(wanted, self.level_codes, self.init)
+            for name, value in first._asdict().items():
+                parameter = getattr(self, name)
+                parameter[chosen] = value.to(parameter)
+            start = self._scales(target)[chosen].double()
+            scales, weight[chosen], quantized = fit_branches(
+                wanted, moments, start, self.level_codes.double()
+            )
+            # As after `initialise`: the largest |w| has size 1 for thresholds and temperature.
+            self.alpha[chosen] = (scales / self.gamma_2[chosen]).to(self.alpha)
+            return quantized
+
+        if together is None or len(moments) > 1:
+            fit_some(torch.arange(len(rows), device=rows.device), rows)
+        else:
+            in_turn(rows, together, fit_some)
         levels = sum_branches(
             self._ordered_level_codes().double().unbind(0), ordered(self.alpha).double()
         )

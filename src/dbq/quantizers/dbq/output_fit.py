@@ -38,8 +38,8 @@ KEEP_OFF = 0.1  # of a cell: how far from its borders a weight stays
 
 def fit_branches(
     rows: Tensor, moments: Tensor, scales: Tensor, codes: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Scales K x B, and K x D weights that lie in the cells of the chosen codes.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scales K x B, K x D weights that lie in the cells of the chosen codes, and what these stand for.
 
     `rows` are the targets K x D, `scales` a first guess, `codes` those of the N levels, N x B.
     """
@@ -52,7 +52,8 @@ def fit_branches(
         index = index_of(moved, alpha, codes)
         alpha = refit(alpha, index, target, moments, codes)
     inside = _inside_cells(target, alpha, index, codes)
-    return alpha.reshape(scales.shape), inside.reshape(rows.shape)
+    quantized = values(alpha, index, codes)
+    return alpha.reshape(scales.shape), inside.reshape(rows.shape), quantized.reshape(rows.shape)
 
 
 def _best_start(

@@ -6,8 +6,10 @@ correlated inputs cancel or add up, so rounding each weight to its nearest level
 
 `round_in_order` rounds one input after the other and lets the inputs to come make up for the error
 (Hassibi and Stork 1993; Frantar et al., GPTQ, 2023); `descend` then moves single codes while that lowers
-the error. All functions take G groups of a grouped convolution at once: rows are G x K x D, moments
-G x D x D.
+the error. Both take G groups of a grouped convolution at once: rows are G x K x D, moments G x D x D.
+
+Kernels see the same inputs, and what follows may add up their outputs. `in_turn` lets kernels that are
+not quantized yet make up for the errors of those that are, as inputs do within a kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+PARTS = 8  # of a layer's kernels, fitted one part after the other
 
 # Rounds G x K numbers, those of one input in every kernel, to levels of their kernels.
 Rounding = Callable[[Tensor], Tensor]
@@ -88,3 +92,23 @@ def descend(
         if not moved:
             break
     return quantized
+
+
+# Quantizes some kernels, given by their places and their rows of the target: the quantized rows.
+FitOfSome = Callable[[Tensor, Tensor], Tensor]
+
+
+def in_turn(target: Tensor, together: Tensor, fit: FitOfSome, parts: int = PARTS) -> None:
+    """Fit the kernels of a K x D target part by part, those whose errors count most first.
+
+    The error of all kernels is tr(G E H E') with E = Q - T and a positive definite G. Once some rows e
+    of E are known, the others are best at -G_oo^-1 G_oe e, whatever H is: their targets move by that.
+    """
+    together = together.to(target)
+    rest, left = target.clone(), together.diagonal().argsort(descending=True, stable=True)
+    for chosen in left.chunk(parts):
+        error = fit(chosen, rest[chosen]) - rest[chosen]
+        left = left[len(chosen) :]
+        if len(left):
+            pull = together[left][:, chosen] @ error
+            rest[left] -= torch.linalg.solve(together[left][:, left], pull)
