@@ -20,24 +20,27 @@ def counts_of(got: Tensor, wanted: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def output_error(got: Tensor, wanted: Tensor, counts: Tensor) -> float:
+def output_error(got: Tensor, wanted: Tensor, counts: Tensor, together: Tensor) -> float:
     """But for the means, which a batch norm or bias takes care of."""
 
-    def variance(y: Tensor) -> Tensor:
+    def effect(y: Tensor) -> float:
         rows, weight = y.movedim(1, -1).reshape(-1, y.shape[1]).double(), counts.reshape(-1, 1)
         mean = (weight * rows).sum(0) / weight.sum()
-        return (weight * (rows - mean).square()).sum(0) / weight.sum()
+        of_rows = torch.einsum("sk,kl,sl->s", rows - mean, together, rows - mean)
+        return float((weight[:, 0] * of_rows).sum() / weight.sum())
 
-    return float(variance(got - wanted).sum() / variance(wanted).sum())
+    return effect(got - wanted) / effect(wanted)
 
 
 @torch.enable_grad()
-def importance_of(net: nn.Module, name: str, images: Tensor, seed: int = 0) -> Tensor:
-    """How much each place counts: the gradient of one random direction of the outputs.
+def importance_of(
+    net: nn.Module, name: str, images: Tensor, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """How places count, and channels together: by gradients of one random direction of the outputs.
 
     By an offset that is added to the layer's output.
     """
-    generator, parts = torch.Generator().manual_seed(seed), []
+    generator, parts, products = torch.Generator().manual_seed(seed), [], []
     offsets: list[Tensor] = []
 
     def add(module: nn.Module, args: object, output: Tensor) -> Tensor:
@@ -54,10 +57,18 @@ def importance_of(net: nn.Module, name: str, images: Tensor, seed: int = 0) -> T
             root = torch.stack([q.sqrt().diag() - q.outer(q.sqrt()) for q in p])
             v = (root @ v.unsqueeze(2)).squeeze(2)
         (gradient,) = torch.autograd.grad((v * logits).sum(), offsets)
+        for g in gradient.double().flatten(2 if gradient.ndim == 4 else 1):
+            g = g.reshape(gradient.shape[1], -1)
+            products.append(g @ g.T / g.square().sum())
         squares = gradient.square().sum(1)
         if squares.ndim == 1:
             parts.append(torch.ones_like(squares))
             continue
         share = (squares / squares.mean([1, 2], keepdim=True)).clamp(max=20)
         parts.append(0.1 + 0.9 * share / share.mean([1, 2], keepdim=True))
-    return torch.cat(parts)
+    total = torch.stack(products).sum(0)
+    identity = torch.eye(len(total)).double()
+    layer = net.get_submodule(name)
+    if getattr(layer, "groups", 1) > 1:  # fitted all at once
+        return torch.cat(parts), identity
+    return torch.cat(parts), total / total.diagonal().mean() + 0.1 * identity

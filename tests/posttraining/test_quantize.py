@@ -159,11 +159,12 @@ class TestSummary:
             before.weight_quantizer.load_state_dict(unfitted.weight_quantizer.state_dict())
             given = input_of(net, row.name, x)
             counts = counts_of(float_layer(layer.quantized_input(given)), wanted)
-            counts *= importance_of(float_net, row.name, x)
+            places, together = importance_of(float_net, row.name, x)
+            counts = counts * places
             # Float sums over pixels cancel where the error is small.
-            error = output_error(layer(given), wanted, counts)
+            error = output_error(layer(given), wanted, counts, together)
             assert row.error == pytest.approx(error, 1e-3, 1e-6)
-            error = output_error(before(given), wanted, counts)
+            error = output_error(before(given), wanted, counts, together)
             assert row.error_before == pytest.approx(error, 1e-3, 1e-6)
             assert row.error <= row.error_before
 

@@ -64,10 +64,18 @@ def test_errors_are_those_of_the_outputs(centred: bool) -> None:
     if centred:
         difference = difference - difference.mean(0)
     damping = problem.H.diagonal(dim1=1, dim2=2).mean() * 0.01 / 1.01
-    wanted = difference.square().mean(0) + damping * (other - weight).double().square().sum(1)
-    torch.testing.assert_close(problem.error(other)[0], wanted, rtol=1e-4, atol=1e-6)
+    moved = (other - weight).double()
+    wanted = difference.T @ difference / 500 + damping * moved @ moved.T  # of pairs of kernels
+    together = torch.tensor([[1.0, -0.9, 0.0], [-0.9, 2.0, 0.3], [0.0, 0.3, 1.0]]).double()
+    assert problem.error(other) == pytest.approx(float(wanted.trace()), rel=1e-4)
+    assert problem.error(other, together) == pytest.approx(
+        float((together * wanted).sum()), rel=1e-4
+    )
     target = problem.target()
-    assert (problem.error(target) <= problem.error(weight) + 1e-9).all()
+    for between in (None, together):
+        assert problem.error(target, between) <= problem.error(weight, between) + 1e-9
+        error, power = problem.error(other, between), problem.error(0 * weight, between)
+        assert problem.relative_error(other, between) == pytest.approx(error / power)
     shifted = x[0].double() @ other.T.double() + total.shift(other)
     torch.testing.assert_close(shifted.mean(0), y[0].double().mean(0), rtol=1e-4, atol=1e-4)
 

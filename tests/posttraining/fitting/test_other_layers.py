@@ -69,8 +69,8 @@ def test_fitted_as_plain_ones_are(layer: nn.Module) -> None:
         wanted, quantized = float_net[:3](x), net[2]
         assert isinstance(quantized, QuantLayer)
         counts = counts_of(float_net[2](quantized.quantized_input(net[:2](x))), wanted)
-        counts *= importance_of(float_net, "2", x)
-        share = output_error(net[:3](x), wanted, counts)
+        places, together = importance_of(float_net, "2", x)
+        share = output_error(net[:3](x), wanted, counts * places, together)
         unseen = images(40, seed=7)
         fitted, before = (
             agreement([float_net(unseen)], [each.eval()(unseen)]).distance
