@@ -9,7 +9,8 @@ BUILD = PATH="$(abspath $(BIN)):$$PATH" sh -ec 'cmake --log-level=WARNING --pres
 # The same if a command says that the compiler is there.
 BUILD_IF = @if $(1) >/dev/null 2>&1; then $(call BUILD,$(2)); else echo "not built: $(2) ($(3))"; fi
 NATIVE := $(shell find native -type f)
-CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/native/*.h benchmarks/*.cpp examples/c/*.c)
+CPP := $(filter %.h %.cpp %.inc,$(NATIVE)) $(wildcard tests/native/*.cpp tests/native/*.h tests/native/bochs/*.c \
+    benchmarks/*.cpp examples/c/*.c)
 # What stands beside the paper's numbers: all accuracies of Table 2, one run for each kind of figure.
 PAPER_RUNS = runs/cifar10/resnet20-2t-? runs/cifar10/resnet20-1t-? runs/cifar10/mobilenet-dbq-2t-4-0 \
     runs/comparison/resnet20/lqnet-?B runs/vehicles/width=*

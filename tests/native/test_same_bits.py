@@ -1,7 +1,7 @@
 """The same files give the same logits, bit for bit, on every processor: one table of hashes.
 
-Other processors are emulated: qemu runs what `make native` builds with cross compilers, Node and
-wasmtime run WebAssembly. What is not installed is skipped by name.
+Other processors are emulated: qemu runs what `make native` builds with cross compilers, Bochs those for
+x86-64, AVX-512 included; Node and wasmtime run WebAssembly. What is not installed is skipped by name.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ RELAXED_NODE = (
     *NODE[1:],
 )  # Node 20 has them by request
 WASMTIME = (sys.executable, str(HERE / "wasi_wasmtime.py"))
+BOCHS = (sys.executable, str(HERE / "emulated_x86.py"))
 # What runs the program of a build, and the instruction set that must be in use.
 PLACES: dict[str, tuple[str, Sequence[str], str]] = {
+    "x86-64 tigerlake": ("plain/bochs", (*BOCHS, "tigerlake"), "avx512"),
+    # An instruction that these do not have ends the program.
+    "x86-64 haswell": ("plain/bochs", (*BOCHS, "corei7_haswell_4770"), "avx2"),
+    "x86-64 pentium 4": ("plain/bochs", (*BOCHS, "p4_prescott_celeron_336"), "generic"),
     "aarch64 cortex-a53": ("aarch64", ("qemu-aarch64-static", "-cpu", "cortex-a53"), "neon"),
     "aarch64 neoverse-n1": ("aarch64", ("qemu-aarch64-static", "-cpu", "neoverse-n1"), "neon-dot"),
     "aarch64 max": ("aarch64", ("qemu-aarch64-static", "-cpu", "max"), "neon-i8mm"),
@@ -80,6 +85,8 @@ def program_of(place: str, name: str) -> list[str]:
         )
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")
+    if command[:2] == BOCHS and not shutil.which("bochs"):
+        pytest.skip("bochs is not installed: apt-get install bochs bochs-term")
     if command is WASMTIME and not importlib.util.find_spec("wasmtime"):
         pytest.skip("wasmtime is not installed: pip install wasmtime")
     return [*command, str(program)]
