@@ -13,8 +13,9 @@ from dbq.support.text import as_text, plain_table
 class QuantizedLayer:
     """A layer. Output errors are mean squares relative to the float output's, on the same images.
 
-    `weight_error` is |w_q - w| / |w| against the float weight: where outputs are what is fitted,
-    it may be larger than that of plain rounding. `range` is the largest input that is not clipped.
+    Places and channels count in them by what they do to the network's outputs. `weight_error` is
+    |w_q - w| / |w| against the float weight: where outputs are what is fitted, it may be larger than
+    that of plain rounding. `range` is the largest input that is not clipped.
     """
 
     name: str
