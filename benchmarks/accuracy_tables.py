@@ -40,15 +40,17 @@ def _top1(runs: list[Row], key: str) -> str:
     return ", ".join(f"{run[key]:.2f}" for run in runs)
 
 
-def resnet20() -> str:
-    heads = ["weights", "recipe", "epochs", "top-1: mean (each seed)", "best epoch", "paper",
+def means(group: str) -> str:
+    """One row for all seeds of a label."""
+    paper = ["paper"] if group != "shufflenet" else []
+    heads = ["weights", "recipe", "epochs", "top-1: mean (each seed)", "best epoch", *paper,
              "C_S, 10⁹ FA", "C_M, Mb"]  # fmt: skip
     return table(heads, (
         [NAMES[label], recipe_link(runs[0]["recipe"]), str(runs[0]["epochs"]),
          f"**{mean(run['top1'] for run in runs):.2f}** ({_top1(runs, 'top1')})",
-         _top1(runs, "best_top1"), PAPER.get(label, ""),
+         _top1(runs, "best_top1"), *(PAPER.get(label, "") for _ in paper),
          f"{runs[0]['cost']['C_S'] / 1e9:.2f}", f"{runs[0]['cost']['C_M'] / 1e6:.2f}"]
-        for label, runs in runs_of("resnet20").items()
+        for label, runs in runs_of(group).items()
     ))  # fmt: skip
 
 
@@ -65,11 +67,11 @@ def single_runs(group: str) -> str:
 
 
 def every_run() -> str:
-    heads = ["run", "recipe", "seed", "top-1", "best (epoch)", "minutes", "revision"]
+    heads = ["run", "recipe", "seed", "top-1", "best (epoch)", "processor", "minutes", "revision"]
     return table(heads, (
         [f"{run['group']} {run['label']}", recipe_link(run["recipe"]), str(run["seed"]),
          f"{run['top1']:.2f}", f"{run['best_top1']:.2f} ({run['best_epoch'] + 1})",
-         f"{run['seconds'] / 60:.0f}", f"`{run['revision']}`"]
+         run["machine"]["instructions"], f"{run['seconds'] / 60:.0f}", f"`{run['revision']}`"]
         for run in result("cifar10")["rows"]
     ))  # fmt: skip
 
@@ -100,7 +102,9 @@ def prepare_time() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "resnet20": resnet20,
+    "resnet20": partial(means, "resnet20"),
+    "short": partial(means, "short"),
+    "shufflenet": partial(means, "shufflenet"),
     "ablation": partial(single_runs, "ablation"),
     "mobilenet": partial(single_runs, "mobilenet"),
     "every-run": every_run,

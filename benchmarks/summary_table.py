@@ -10,6 +10,7 @@ from engine_tables import KINDS, engines
 from tabular import Row, recipe_link, result, table
 
 Cells = list[str]
+SHUFFLENET = 90.65  # top-1 of the float network that runs start from, as its file says
 
 
 def _file(name: str) -> str:
@@ -20,12 +21,12 @@ def _row(name: str, plan: str) -> Row:
     return next(row for row in result(name)["rows"] if row["plan"] == plan)
 
 
-def _resnet20(label: str, what: str) -> Cells:
-    runs = runs_of("resnet20")[label]
+def _trained(group: str, label: str, what: str, of_float: float) -> Cells:
+    runs = runs_of(group)[label]
     top1 = mean(run["top1"] for run in runs)
-    baseline = _row("calibration", "fp")["top1"]  # the network that all runs start from
-    return [f"ResNet-20, {what}, {runs[0]['epochs']} epochs, mean of {len(runs)} seeds",
-            f"**{top1:.2f} %**", f"float {baseline:.2f} %",
+    seeds = "one seed" if len(runs) == 1 else f"mean of {len(runs)} seeds"
+    return [f"{what}, {runs[0]['epochs']} epochs, {seeds}",
+            f"**{top1:.2f} %**", f"float {of_float:.2f} %",
             recipe_link(runs[0]["recipe"], ""), _file("cifar10")]  # fmt: skip
 
 
@@ -60,11 +61,19 @@ def _speed(network: str, plan: str, what: str) -> list[Cells]:
 
 
 def summary() -> str:
+    resnet20 = _row("calibration", "fp")["top1"]  # of the network that all runs start from
     return table(
         ["network", "measured", "compared with", "recipe or plan", "result"],
         [
-            _resnet20("2t", "two branches"),
-            _resnet20("1t", "one branch"),
+            _trained("resnet20", "2t", "ResNet-20, two branches", resnet20),
+            _trained("resnet20", "1t", "ResNet-20, one branch", resnet20),
+            _trained("short", "1t", "ResNet-20, one branch from fitted codes", resnet20),
+            _trained(
+                "shufflenet",
+                "2t",
+                "ShuffleNetV2 0.5 at 32, two branches, 8-bit activations",
+                SHUFFLENET,
+            ),
             _mobilenet(),
             _deployed(),
             *_speed("mobilenet_v1-1.0", "dbq-2t-4", "MobileNetV1 1.0 at 224, two branches"),
