@@ -160,9 +160,9 @@ class _LayerFit:
         self.layer, self.float_layer = layer, float_layer
         self.pairs, self.choices = pairs, choices
         self.norm, self.block, self.importance = norm, block, importance
-        # What errors of different kernels do together; groups of a convolution are fitted at once.
-        alone = importance is None or not choices.together or getattr(float_layer, "groups", 1) > 1
-        self.together = None if alone or importance is None else importance.channels
+        self.together: Tensor | None = None  # what errors of different kernels do together
+        if importance is not None and choices.together and getattr(float_layer, "groups", 1) == 1:
+            self.together = importance.channels
 
     def run(self) -> tuple[float, float]:
         """Fit it; the output errors before and after."""
