@@ -79,7 +79,7 @@ def test_fit_lowers_the_error_and_its_weight_has_the_codes(precision: str, group
 
 @pytest.mark.parametrize("precision", ["1T", "2T", "3T", "4b", "2b"])
 def test_kernels_make_up_for_each_other(precision: str) -> None:
-    """The error of all kernels together falls; that of each for itself has to rise a little."""
+    """The error of all kernels together is less than if each is fitted for itself."""
     wanted = Precision.parse(precision)
     make = BranchQuantizer if wanted.kind == "ternary" else FixedPointQuantizer
     target = torch.randn(32, 18, generator=torch.Generator().manual_seed(6))
