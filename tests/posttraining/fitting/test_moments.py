@@ -73,8 +73,8 @@ def test_errors_are_those_of_the_outputs(centred: bool) -> None:
     )
     target = problem.target()
     alone = [torch.eye(3).double()[k].diag() for k in range(3)]  # of one kernel
-    for k, between in enumerate(alone):
-        assert problem.error(other, between) == pytest.approx(float(wanted[k, k]), rel=1e-4)
+    for k, one in enumerate(alone):
+        assert problem.error(other, one) == pytest.approx(float(wanted[k, k]), rel=1e-4)
     for between in (None, together, *alone):
         assert problem.error(target, between) <= problem.error(weight, between) + 1e-9
         error, power = problem.error(other, between), problem.error(0 * weight, between)
