@@ -4,24 +4,23 @@
 
 Forward, backward and SGD step. The networks take turns in one process; the ratio is the median over
 rounds of (quantized / float in that round). Freed memory is kept (dbq.training.processes.memory),
-because the time of page faults varies more than the effect that is measured. Peak memory is that of a
-separate process that takes two steps.
+because the time of page faults varies more than the effect that is measured. Peak memory is what
+torch's tensors need at most in a step, from its record of allocations: the resident memory of a process
+also depends on where its allocator finds room, and differed by a fifth between runs of one network.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import subprocess
-import sys
 import time
-from pathlib import Path
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from machine import headline, options, save
 from tabular import Row, show
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 import dbq
 from dbq.training.processes.memory import keep_freed_memory
@@ -57,16 +56,19 @@ class Step:
         return time.perf_counter() - start
 
 
-def peak_memory(name: str, plan: str) -> float:
-    """Peak resident MB of two steps in a process of its own."""
-    arguments = [sys.executable, __file__, "--memory", name, plan]
-    return float(subprocess.run(arguments, check=True, capture_output=True, text=True).stdout)
-
-
-def high_water_mark() -> float:
-    """Peak resident MB of this process. (getrusage would include the parent's, across exec.)"""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+def peak_memory(step: Step) -> float:
+    """MB of tensors alive at the worst moment of a step, with those that outlive it."""
+    step()  # the optimizer's state comes with the first step
+    lasting = [*step.model.parameters(), *step.model.buffers(), step.images, step.labels]
+    lasting += [x for of in step.optimizer.state.values() for x in of.values() if x is not None]
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        step()
+    assert recorded.profiler is not None
+    assert recorded.profiler.kineto_results is not None
+    events = recorded.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    most = max(accumulate(size for _, size in changes))
+    return float(sum(x.nbytes for x in lasting) + most) / 2**20
 
 
 def measure(name: str) -> list[Row]:
@@ -79,7 +81,7 @@ def measure(name: str) -> list[Row]:
         for plan in steps if turn % 2 else reversed(steps):
             times[plan].append(steps[plan]())
     rows = []
-    memory = {plan: peak_memory(name, plan) for plan in steps}
+    memory = {plan: peak_memory(step) for plan, step in steps.items()}
     for plan in steps:
         ratios = [ours / base for ours, base in zip(times[plan], times["fp"], strict=True)]
         rows.append({
@@ -91,15 +93,8 @@ def measure(name: str) -> list[Row]:
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--memory", nargs=2, metavar=("NETWORK", "PLAN"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options(__doc__).parse_args()
     keep_freed_memory()
-    if arguments.memory:
-        step = Step(*arguments.memory)
-        step(), step()
-        print(high_water_mark())
-        return
     print(f"training step, {headline()}")
     rows = [row for name in CASES for row in measure(name)]
     print(show(COLUMNS, rows))

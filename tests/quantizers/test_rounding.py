@@ -1,4 +1,4 @@
-"""Rounded activations: native kernels against torch calls, and codes kept instead of values."""
+"""Rounded activations: native kernels against torch calls, and inputs rounded again instead of kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dbq.plans.precision import Precision
 from dbq.quantizers import native, rounding
 from dbq.quantizers.inputs import ClippedInput, ConstantClip
-from dbq.quantizers.rounding import CodeGrid, keep_as_codes, round_and_clip
+from dbq.quantizers.rounding import CodeGrid, keep_unrounded, round_and_clip
 from tests.gradient import gradient
 
 GRIDS = [(0, 255), (-127, 127), (0, 15), (-1, 1)]
@@ -91,11 +91,11 @@ def test_nan_is_not_hidden(either: None) -> None:
 
 @pytest.mark.parametrize(("low", "high"), GRIDS)
 @pytest.mark.parametrize("step", [1e-30, 0.0173, 3.7e20])
-def test_every_code_survives_being_kept(low: int, high: int, step: float, either: None) -> None:
+def test_the_rounded_input_is_not_kept(low: int, high: int, step: float, either: None) -> None:
     grid = CodeGrid(torch.tensor(step), low, high)
-    values = torch.arange(low, high + 1).float() * grid.step
-    values = round_and_clip(values, grid).requires_grad_()
-    with keep_as_codes(values, grid):
+    x = 1.5 * step * torch.arange(low, high + 1).float()
+    values = round_and_clip(x, grid).requires_grad_()
+    with keep_unrounded(x, values, grid):
         product = values * torch.ones_like(values).requires_grad_()
     kept = product.grad_fn._saved_self
     assert kept.data_ptr() != values.data_ptr(), "the value itself was kept"
@@ -108,7 +108,7 @@ def layer_gradients(layer: nn.Module, x: Tensor, keeps: bool) -> list[Tensor]:
     x = x.clone().requires_grad_()
     layer.zero_grad()
     rounded = quantizer(x)
-    with quantizer.keeping(rounded) if keeps else nullcontext():
+    with quantizer.keeping(x, rounded) if keeps else nullcontext():
         y = layer(rounded)
     F.mse_loss(y, torch.zeros_like(y)).backward()
     return [gradient(x), *(gradient(p).clone() for p in layer.parameters())]
@@ -118,19 +118,19 @@ def layer_gradients(layer: nn.Module, x: Tensor, keeps: bool) -> list[Tensor]:
     nn.Conv2d(6, 4, 3, padding=1), nn.Conv2d(6, 6, 3, groups=6, stride=2), nn.Linear(5, 3),
     nn.ConvTranspose2d(6, 4, 2), nn.Conv2d(6, 4, 3, padding=1, padding_mode="reflect"),
 ], ids=["conv", "depthwise", "linear", "transposed", "padded by itself"])  # fmt: skip
-def test_gradients_are_the_same_with_codes(layer: nn.Module, either: None) -> None:
+def test_gradients_are_those_of_a_kept_input(layer: nn.Module, either: None) -> None:
     x = 3 * torch.rand(2, 6, 5, 5, generator=torch.Generator().manual_seed(0))
-    codes, values = layer_gradients(layer, x, keeps=True), layer_gradients(layer, x, keeps=False)
-    assert all(torch.equal(a, b) for a, b in zip(codes, values, strict=True))
+    again, kept = layer_gradients(layer, x, keeps=True), layer_gradients(layer, x, keeps=False)
+    assert all(torch.equal(a, b) for a, b in zip(again, kept, strict=True))
 
 
 def test_a_range_that_moves_later_changes_nothing() -> None:
-    """The codes are read with the step they were made with."""
+    """The input is rounded again by the step it was rounded by."""
     step = torch.tensor(0.5)
     grid = CodeGrid(step, 0, 255)
-    x, w = torch.tensor([3.0, 4.5]).requires_grad_(), torch.ones(2, requires_grad=True)
+    x, w = torch.tensor([3.1, 4.4]).requires_grad_(), torch.ones(2, requires_grad=True)
     rounded = round_and_clip(x, grid)
-    with keep_as_codes(rounded, grid):
+    with keep_unrounded(x, rounded, grid):
         y = (rounded * w).sum()
     with torch.no_grad():
         step.mul_(10)
@@ -138,10 +138,13 @@ def test_a_range_that_moves_later_changes_nothing() -> None:
     assert d_w.tolist() == [3.0, 4.5]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 65535), (0, 511), (-255, 255)])
-def test_what_does_not_fit_a_byte_is_kept_as_it_is(low: int, high: int) -> None:
-    grid = CodeGrid(torch.tensor(0.1), low, high)
-    values = round_and_clip(torch.rand(9), grid).requires_grad_()
-    with keep_as_codes(values, grid):
-        product = values * torch.ones(9, requires_grad=True)
-    assert product.grad_fn._saved_self.data_ptr() == values.data_ptr()
+def test_an_input_changed_in_place_is_an_error() -> None:
+    """As it is for a float layer: autograd keeps the same tensor there."""
+    quantizer = ClippedInput(Precision("fixed", 8), False, ConstantClip(2.0)).train()
+    x, w = torch.rand(4), torch.ones(4, requires_grad=True)
+    rounded = quantizer(x)
+    with quantizer.keeping(x, rounded):
+        y = (rounded * w).sum()
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="in place"):
+        y.backward()

@@ -57,9 +57,10 @@ class QuantLayer(nn.Module):
         result: Tensor = x if self.input_quantizer is None else self.input_quantizer(x)
         return result
 
-    def keeping(self, x: Tensor) -> AbstractContextManager[Any]:
-        """Open while the float operation runs on the quantized input `x`."""
-        return nullcontext() if self.input_quantizer is None else self.input_quantizer.keeping(x)
+    def keeping(self, input: Tensor, x: Tensor) -> AbstractContextManager[Any]:
+        """Open while the float operation runs on `x`, the quantized input."""
+        quantizer = self.input_quantizer
+        return nullcontext() if quantizer is None else quantizer.keeping(input, x)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -90,7 +91,7 @@ class QuantConv2d(QuantLayer, nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         x, weight = self.quantized_input(input), self.quantized_weight()
-        with self.keeping(x):
+        with self.keeping(input, x):
             output: Tensor = self._conv_forward(x, weight, self.bias)
         return output
 
@@ -100,7 +101,7 @@ class QuantLinear(QuantLayer, nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         x, weight = self.quantized_input(input), self.quantized_weight()
-        with self.keeping(x):
+        with self.keeping(input, x):
             return F.linear(x, weight, self.bias)
 
 
@@ -120,7 +121,7 @@ class _QuantSubclass(QuantLayer):
         x, weight = self.quantized_input(input), self.quantized_weight()
         vars(self)["_weight_in_use"] = weight
         try:
-            with self.keeping(x):
+            with self.keeping(input, x):
                 output: Tensor = super().forward(x, *args, **kwargs)
         finally:
             del vars(self)["_weight_in_use"]

@@ -180,8 +180,11 @@ class InputQuantizer(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor: ...
 
-    def keeping(self, result: Tensor) -> AbstractContextManager[Any]:
-        """Open while a layer runs on `result`: may let it keep less for its backward pass."""
+    def keeping(self, x: Tensor, result: Tensor) -> AbstractContextManager[Any]:
+        """Open while a layer runs on `result`, which `forward` made of `x`.
+
+        May let the layer keep less for its backward pass.
+        """
         return nullcontext()
 
     @abstractmethod

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from dbq.deploy.tensors import Grid
 from dbq.plans.precision import Precision
 from dbq.quantizers.contract import BatchNorm, InputQuantizer
-from dbq.quantizers.rounding import CodeGrid, keep_as_codes, round_and_clip
+from dbq.quantizers.rounding import CodeGrid, keep_unrounded, round_and_clip
 from dbq.quantizers.tensors import over_processes
 
 SMALLEST_CLIP = 1e-6  # keeps the step positive if a batch norm has died (all beta, gamma <= 0)
@@ -199,11 +199,11 @@ class ClippedInput(FixedPointInput):
         clip = self.clip.value() if self.training else self.clip(x)
         return round_and_clip(x, self._grid(clip))
 
-    def keeping(self, result: Tensor) -> AbstractContextManager[Any]:
-        # In eval() the clip of a range that has seen nothing is that of the tensor, which is gone.
-        return (
-            keep_as_codes(result, self._grid(self.clip.value())) if self.training else nullcontext()
-        )
+    def keeping(self, x: Tensor, result: Tensor) -> AbstractContextManager[Any]:
+        # In eval() gradients are rare, and a range that has seen nothing would be looked for again.
+        if not self.training:
+            return nullcontext()
+        return keep_unrounded(x, result, self._grid(self.clip.value()))
 
     def _grid(self, clip: Tensor) -> CodeGrid:
         return CodeGrid(clip / self.code_range[1], *self.code_range)

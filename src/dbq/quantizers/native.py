@@ -27,8 +27,6 @@ _SIGNATURES = {
     "dbq_staircase_backward": [*_LAYER, *_POINTERS],
     "dbq_round_forward": [*_ROUNDED, c_void_p],
     "dbq_round_backward": [*_ROUNDED, c_void_p, c_void_p],
-    "dbq_codes_pack": [*_ROUNDED, c_void_p],
-    "dbq_codes_unpack": [*_ROUNDED, c_void_p],
 }
 
 

@@ -1,10 +1,11 @@
-"""Activations rounded to a grid: forward, backward, and as bytes in between.
+"""Activations rounded to a grid, and rounded once more in the backward pass.
 
 `round_and_clip` is the arithmetic. Two implementations of it: torch calls, for any device and data type
 and for torch.compile, and native kernels for float32 on a CPU, which make one pass over memory.
 
-A layer keeps its input for the backward pass. What has been rounded is a code times a step, so
-`keep_as_codes` keeps a byte for each value instead of four, and gives back the same bits.
+A layer keeps its input for the backward pass. The rounded input would be one more tensor: the float one
+is alive anyway, because a ReLU or the layer's float version would have kept it. So `keep_unrounded`
+keeps that one, and it is rounded again when the backward pass asks for it, to the same bits.
 """
 
 from __future__ import annotations
@@ -25,11 +26,6 @@ class CodeGrid(NamedTuple):
     step: Tensor
     low: int
     high: int
-
-    @property
-    def code_type(self) -> torch.dtype:
-        """The bytes that codes are kept in."""
-        return torch.int8 if self.low < 0 else torch.uint8
 
 
 def round_and_clip(x: Tensor, grid: CodeGrid) -> Tensor:
@@ -80,56 +76,43 @@ class _RoundAndClip(torch.autograd.Function):
         return inside.mul_(gradient), None, None, None
 
 
-class _Codes(NamedTuple):
-    codes: Tensor
+class _Unrounded(NamedTuple):
+    x: Tensor
+    version: int
     grid: CodeGrid
-    dtype: torch.dtype
 
 
-def keep_as_codes(rounded: Tensor, grid: CodeGrid) -> AbstractContextManager[Any]:
-    """While it is open, whoever keeps `rounded` for a backward pass keeps its codes, a byte each.
+def keep_unrounded(x: Tensor, rounded: Tensor, grid: CodeGrid) -> AbstractContextManager[Any]:
+    """While it is open, whoever keeps `rounded` for a backward pass keeps `x` instead.
 
-    `rounded` is a result of `round_and_clip` on this grid. Grids whose codes are no bytes, and values
-    that are not float32 (their codes could not be told from them), are kept as they are.
+    `rounded` is `round_and_clip(x, grid)`. As with everything that is kept, changing x in place before
+    the backward pass is an error.
     """
-    fits = grid.high <= torch.iinfo(grid.code_type).max
-    if (
-        rounded.dtype != torch.float32
-        or not fits
-        or not torch.is_grad_enabled()
-        or torch.compiler.is_compiling()
-    ):
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling():
         return nullcontext()
     # Known by its place, not by holding it: the hooks live as long as the graph.
     marks = rounded.data_ptr(), rounded.shape, rounded.stride(), rounded.dtype
     grid = grid._replace(step=grid.step.clone())  # a later batch may move the range in place
+    kept_instead = _Unrounded(x.detach(), x._version, grid)
 
-    def pack(kept: Tensor) -> Tensor | _Codes:
-        if (kept.data_ptr(), kept.shape, kept.stride(), kept.dtype) != marks:
-            return kept
-        return _Codes(_packed(kept, grid), grid, kept.dtype)
+    def pack(kept: Tensor) -> Tensor | _Unrounded:
+        same = (kept.data_ptr(), kept.shape, kept.stride(), kept.dtype) == marks
+        return kept_instead if same else kept
 
-    def unpack(kept: Tensor | _Codes) -> Tensor:
-        return kept if isinstance(kept, Tensor) else _unpacked(kept)
+    def unpack(kept: Tensor | _Unrounded) -> Tensor:
+        return kept if isinstance(kept, Tensor) else _rounded_again(kept)
 
     return saved_tensors_hooks(pack, unpack)
 
 
-def _packed(rounded: Tensor, grid: CodeGrid) -> Tensor:
-    if serves(rounded) and _is_dense(rounded):
-        codes = torch.empty_like(rounded, dtype=grid.code_type)
-        _call("dbq_codes_pack", rounded, grid, codes)
-        return codes
-    return (rounded / grid.step).round_().to(grid.code_type)
-
-
-def _unpacked(kept: _Codes) -> Tensor:
-    codes, grid, dtype = kept
-    if NATIVE is not None and codes.device.type == "cpu" and _is_dense(codes):
-        rounded = torch.empty_like(codes, dtype=dtype)
-        _call("dbq_codes_unpack", codes, grid, rounded)
-        return rounded
-    return codes.to(dtype).mul_(grid.step)
+def _rounded_again(kept: _Unrounded) -> Tensor:
+    if kept.x._version != kept.version:
+        raise RuntimeError(
+            "the input of a quantized layer was changed in place after the layer had read it: "
+            "its gradient cannot be computed (use the operation that is not in place)"
+        )
+    with torch.no_grad():
+        return round_and_clip(kept.x, kept.grid)
 
 
 def _is_dense(x: Tensor) -> bool:
