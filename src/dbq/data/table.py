@@ -16,6 +16,7 @@ from dbq.data.cifar10 import vehicles as cifar10_vehicles
 from dbq.data.coco import wake_words
 from dbq.data.examination import Report, examine
 from dbq.data.imagenet import folders as imagenet
+from dbq.data.imagenet import tiny as tiny_imagenet
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
 from dbq.errors import DataError, closest
@@ -66,6 +67,11 @@ DATASETS: dict[str, DataSet] = {
         imagenet.SIDE, views.MEAN, views.STD,
         imagenet.load, imagenet.prepare, imagenet.LAYOUT, any_size=True,
         resize_length=views.resize_length,
+    ),
+    "tiny_imagenet": DataSet(
+        "200 of ImageNet's classes, 110,000 photographs scaled to 64x64",
+        tiny_imagenet.SIDE, views.MEAN, views.STD,
+        tiny_imagenet.load, tiny_imagenet.prepare, tiny_imagenet.LAYOUT,
     ),
     "visual_wake_words": DataSet(
         "COCO's 123,287 photographs, with a person or without",

@@ -41,10 +41,20 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> None:
     put_weights(model, read_weights(path), os.fspath(path))
 
 
-def put_weights(model: nn.Module, state: State, source: str) -> None:
-    """Fill `model` from a state dict that was read from `source`, as `load_weights` does."""
+def put_weights(
+    model: nn.Module, state: State, source: str, *, new_classifier: bool = False
+) -> None:
+    """Fill `model` from a state dict that was read from `source`, as `load_weights` does.
+
+    With `new_classifier`, the last linear layer stays as it is: the file may have other classes.
+    """
     expected: State = model.state_dict()
     found = _without_prefixes(state, expected)
+    if new_classifier:
+        layer = _classifier(model)
+        if layer is None:
+            raise WeightsError(f"{type(model).__name__} has no linear layer: none can be new")
+        found |= {key: expected[key] for key in expected if key.rpartition(".")[0] == layer}
     for key, tensor in expected.items():
         if key.endswith("num_batches_tracked"):
             found.setdefault(key, tensor)

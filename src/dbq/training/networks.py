@@ -40,7 +40,7 @@ def quantized_network(recipe: Recipe, classes: int, images: Tensor | None = None
         return model
     model = _untrained(recipe, classes, pretrained=state is None)
     if state is not None:
-        put_weights(model, state, str(path))
+        put_weights(model, state, str(path), new_classifier=recipe.model.new_classifier)
     if images is None:
         prepare(model, recipe.plan, example_image(recipe))
     else:

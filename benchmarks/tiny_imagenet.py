@@ -1,0 +1,108 @@
+"""The paper's ablation of MobileNetV1 (Table 3) on Tiny-ImageNet, behind docs/tiny_imagenet.md.
+
+python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--runs DIR] [--only PATTERN]
+
+DIR of --weights holds mobilenet_v1-imagenet.safetensors. The float network is trained first, from these
+weights; every row starts from it. Each training is a `dbq train` in a directory below --runs: finished
+ones are kept, interrupted ones resumed, and two of these scripts may run side by side with different
+shell patterns. At the end results/tiny_imagenet.json is written from all that are finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from machine import options, save
+from tabular import result
+
+from dbq.training.record.rundir import RunDir
+
+FLOAT = "mobilenet_v1-tiny_imagenet-fp"
+# Of the file with the starting weights: TensorFlow's padding and pixels from -1 to 1.
+AS_STARTED = ("model.options.padding=same", "data.normalise=tf")
+ROWS = ("fp-longer", "fx8-1", "fx8-2", "fx8-3", "dbq-1t", "dbq-2t-1", "dbq-2t-2", "dbq-2t-3", "dbq-2t-4")
+KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
+        "revision", "machine", "cost", "test")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run, from the run `after` or from the file of ImageNet's weights."""
+
+    recipe: str
+    seed: int
+    after: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe}-{self.seed}"
+
+
+TRAININGS = [
+    Training(FLOAT, 0, ""),
+    *(Training(f"mobilenet_v1-tiny_imagenet-{row}", seed, f"{FLOAT}-0")
+      for seed in range(2) for row in ROWS),
+]  # fmt: skip
+
+
+def command(training: Training, arguments: argparse.Namespace) -> list[str]:
+    """The `dbq train` line of a training."""
+    start = arguments.runs / training.after
+    if not training.after:
+        start = arguments.weights / "mobilenet_v1-imagenet.safetensors"
+    settings = (f"data.directory={arguments.data}", f"train.seed={training.seed}",
+                f"model.weights={start}", *AS_STARTED)  # fmt: skip
+    sets = [part for item in settings for part in ("--set", item)]
+    out = str(arguments.runs / training.name)
+    return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
+
+
+def collect(arguments: argparse.Namespace) -> None:
+    """Write what is finished to results/; rows of runs that are not here stay."""
+    known = {(row["recipe"], row["seed"]): row for row in result("tiny_imagenet")["rows"]}
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for training in TRAININGS:
+        run = RunDir(arguments.runs / training.name)
+        if run.is_finished:
+            found = run.result().to_json()
+            line = shlex.join(command(training, arguments))
+            rows.append({"command": line, **{key: found[key] for key in KEPT}})
+        elif kept := known.get((training.recipe, training.seed)):
+            rows.append(kept)
+        else:
+            missing.append(training.name)
+    saved = save("tiny_imagenet", missing=missing, rows=rows)
+    print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
+    if missing:
+        print(f"not finished: {', '.join(missing)}", file=sys.stderr)
+
+
+def main() -> None:
+    arguments = options(
+        __doc__,
+        data="data/tiny-imagenet-200",
+        weights=Path("data"),
+        runs=Path("runs/tiny_imagenet"),
+        only="*",
+    ).parse_args()
+    for training in TRAININGS:
+        finished = RunDir(arguments.runs / training.name).is_finished
+        if fnmatchcase(training.name, arguments.only) and not finished:
+            print(training.name, file=sys.stderr)
+            line = command(training, arguments)
+            done = subprocess.run([sys.executable, "-m", "dbq", *line[1:]], check=False)
+            if done.returncode:
+                sys.exit(f"{training.name} ended with status {done.returncode}")
+    collect(arguments)
+
+
+if __name__ == "__main__":
+    main()
