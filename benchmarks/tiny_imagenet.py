@@ -1,9 +1,11 @@
 """The paper's ablation of MobileNetV1 (Table 3) on Tiny-ImageNet, behind docs/tiny_imagenet.md.
 
-python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--runs DIR] [--only PATTERN]
+python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--imagenet DIR] [--runs DIR]
+                                   [--only PATTERN]
 
-DIR of --weights holds mobilenet_v1-imagenet.safetensors. The float network is trained first, from these
-weights; every row starts from it. Each training is a `dbq train` in a directory below --runs: finished
+DIR of --weights holds mobilenet_v1-imagenet.safetensors; DIR/train of --imagenet has a folder for each
+of the 1,000 classes, which say what the rows of its classifier are. The float network is trained first,
+from these weights; every row starts from it. Each training is a `dbq train` in a directory below --runs: finished
 ones are kept, interrupted ones resumed, and two of these scripts may run side by side with different
 shell patterns. At the end results/tiny_imagenet.json is written from all that are finished.
 """
@@ -20,8 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from machine import options, save
-from tabular import result
+from safetensors.torch import save_file
+from tabular import RESULTS, result
 
+from dbq.data.folder import class_folders
+from dbq.networks.weights import read_weights
 from dbq.training.record.rundir import RunDir
 
 FLOAT = "mobilenet_v1-tiny_imagenet-fp"
@@ -52,13 +57,28 @@ TRAININGS = [
 ]  # fmt: skip
 
 
+def start(arguments: argparse.Namespace) -> Path:
+    """ImageNet's weights with the classifier's rows of the 200 classes, made when first asked for.
+
+    Its outputs are divided by four: at 64x64 they are wrong with much confidence, and the first steps
+    of training would answer to that by unlearning everything.
+    """
+    file: Path = arguments.runs / "start.safetensors"
+    if not file.exists():
+        state = read_weights(arguments.weights / "mobilenet_v1-imagenet.safetensors")
+        known = class_folders(arguments.imagenet / "train")
+        rows = [known.index(wnid) for wnid in class_folders(Path(arguments.data) / "train")]
+        state |= {key: state[key][rows] / 4 for key in ("fc.weight", "fc.bias")}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file({key: value.contiguous() for key, value in state.items()}, file)
+    return file
+
+
 def command(training: Training, arguments: argparse.Namespace) -> list[str]:
     """The `dbq train` line of a training."""
-    start = arguments.runs / training.after
-    if not training.after:
-        start = arguments.weights / "mobilenet_v1-imagenet.safetensors"
+    weights = arguments.runs / training.after if training.after else start(arguments)
     settings = (f"data.directory={arguments.data}", f"train.seed={training.seed}",
-                f"model.weights={start}", *AS_STARTED)  # fmt: skip
+                f"model.weights={weights}", *AS_STARTED)  # fmt: skip
     sets = [part for item in settings for part in ("--set", item)]
     out = str(arguments.runs / training.name)
     return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
@@ -66,7 +86,8 @@ def command(training: Training, arguments: argparse.Namespace) -> list[str]:
 
 def collect(arguments: argparse.Namespace) -> None:
     """Write what is finished to results/; rows of runs that are not here stay."""
-    known = {(row["recipe"], row["seed"]): row for row in result("tiny_imagenet")["rows"]}
+    before = result("tiny_imagenet")["rows"] if (RESULTS / "tiny_imagenet.json").exists() else []
+    known = {(row["recipe"], row["seed"]): row for row in before}
     rows: list[dict[str, Any]] = []
     missing: list[str] = []
     for training in TRAININGS:
@@ -90,6 +111,7 @@ def main() -> None:
         __doc__,
         data="data/tiny-imagenet-200",
         weights=Path("data"),
+        imagenet=Path("data/imagenet"),
         runs=Path("runs/tiny_imagenet"),
         only="*",
     ).parse_args()

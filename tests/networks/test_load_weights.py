@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dbq.errors import WeightsError
 from dbq.networks.table import create_model
-from dbq.networks.weights import load_weights, put_state
+from dbq.networks.weights import load_weights, put_state, put_weights
 
 State = dict[str, Tensor]
 
@@ -285,3 +285,18 @@ def test_numbers_that_are_none(
 def test_paths_that_no_file_can_have() -> None:
     for name in ("nul\0.pth", "nul\0.safetensors", "x" * 300 + ".pth"):
         assert complaint(Path(name))
+
+
+def test_a_new_classifier_for_other_classes(state: State) -> None:
+    model = net(seed=0, classes=7)
+    own = model.state_dict()
+    own = {key: own[key].clone() for key in ("3.weight", "3.bias")}
+    put_weights(model, state, "a file", new_classifier=True)
+    assert same(model, state | own)
+    put_weights(model, {k: v for k, v in state.items() if k not in own}, "b", new_classifier=True)
+    assert same(model, state | own)
+
+
+def test_a_new_classifier_needs_a_linear_layer(state: State) -> None:
+    with pytest.raises(WeightsError, match="Conv2d has no linear layer"):
+        put_weights(nn.Conv2d(1, 3, 3), state, "a file", new_classifier=True)

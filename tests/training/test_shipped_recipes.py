@@ -33,6 +33,7 @@ CLASSES = {
     "cifar10-vehicles": 2,
     "digits": 10,
     "imagenet": 2,
+    "tiny_imagenet": 2,
     "visual_wake_words": 2,
 }
 
@@ -57,6 +58,14 @@ def make_imagenet(root: Path) -> None:
         for i in range(5):
             photograph(root / "train" / wnid / f"{wnid}_{i}.JPEG", seed=10 * label + i)
         photograph(root / "val" / wnid / f"ILSVRC2012_val_{label:08}.JPEG", seed=50 + label)
+
+
+def make_tiny_imagenet(root: Path) -> None:
+    for label, wnid in enumerate(("n01443537", "n01629819")):
+        for i in range(5):
+            file = root / "train" / wnid / "images" / f"{wnid}_{i}.JPEG"
+            write_photograph(file, 64, 64, seed=10 * label + i)
+        write_photograph(root / "val" / wnid / f"val_{label}.JPEG", 64, 64, seed=50 + label)
 
 
 def make_coco(root: Path) -> None:
@@ -86,6 +95,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "cifar10-vehicles": make_cifar10,
     "digits": lambda root: None,
     "imagenet": make_imagenet,
+    "tiny_imagenet": make_tiny_imagenet,
     "visual_wake_words": make_coco,
 }
 
@@ -124,7 +134,7 @@ def shrunk(name: str, data: Callable[[str], Path], *more: str) -> Recipe:
     """The recipe as it is, but for where its data is, and fewer and smaller images."""
     recipe = load_recipe(name)
     kind = recipe.data.name
-    size = [] if kind in ("cifar10", "cifar10-vehicles", "digits") else ["data.image_size=64"]
+    size = ["data.image_size=64"] if kind in ("imagenet", "visual_wake_words") else []
     few = ["quantize.fit=40"] if recipe.quantize.fit else []
     changes = [f"data.directory={data(kind)}", "data.workers=0", f"train.batch={BATCH}"]
     return load_recipe(name, [*changes, *size, *few, *more])

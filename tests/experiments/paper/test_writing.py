@@ -16,7 +16,7 @@ from dbq.costs.rules import Totals
 from dbq.experiments.comparison.comparison import parse_all
 from dbq.experiments.paper.figures import TEMPERATURES, staircase
 from dbq.experiments.paper.tables import paper_tables
-from dbq.experiments.paper.writing import _accuracies, our_accuracies, write_paper
+from dbq.experiments.paper.writing import Accuracy, _accuracies, our_accuracies, write_paper
 from dbq.experiments.report.facts import RunFacts
 from dbq.plans.precision import Precision
 from dbq.quantizers.dbq.branch import BranchQuantizer
@@ -41,7 +41,7 @@ def test_every_table_is_there_with_every_figure(written: Path) -> None:
     data = {table["key"]: table for table in json.loads((written / "tables.json").read_text())}
     for table in paper_tables():
         assert {
-            k: v for k, v in data[table.key].items() if k != "ours_epochs_top1"
+            k: v for k, v in data[table.key].items() if k != "ours"
         } == table.to_json()
         section = text.partition(table.title)[2].partition("\n## ")[0].splitlines()
         rows = [row for row in section if row.startswith("|")][2:]
@@ -72,13 +72,18 @@ def test_accuracies_go_to_the_row_of_their_plan() -> None:
     runs = [
         facts("resnet20", "cifar10", "resnet-2t", 91.5),
         facts("resnet20", "cifar10", "resnet-2t", 91.7),
-        facts("resnet20", "digits", "resnet-1t", 99.0),  # another data set
+        facts("resnet20", "digits", "resnet-1t", 99.0),
+        facts("mobilenet_v1", "tiny_imagenet", "dbq-2t-4", 55.0),
         facts("mobilenet_v1", "imagenet", "dbq-2t-4", 70.0),
+        facts("mobilenet_v1 x0.5", "imagenet", "dbq-2t-4", 60.0),  # another network
     ]
     tables = {table.key: table for table in paper_tables()}
-    assert our_accuracies(tables["resnet20"], runs) == {"DBQ-2T": [(6, 91.5), (6, 91.7)]}
-    assert our_accuracies(tables["mobilenet_v1"], runs) == {"DBQ-2T-4": [(6, 70.0)]}
-    assert our_accuracies(tables["comparison"], runs) == {"DBQ-2T": [(6, 70.0)]}
+    assert our_accuracies(tables["resnet20"], runs) == {
+        "DBQ-2T": [(91.5, 6, ""), (91.7, 6, "")], "DBQ-1T": [(99.0, 6, "digits")],
+    }  # fmt: skip
+    mobilenet = [(70.0, 6, ""), (55.0, 6, "tiny_imagenet")]  # the table's own data first
+    assert our_accuracies(tables["mobilenet_v1"], runs) == {"DBQ-2T-4": mobilenet}
+    assert our_accuracies(tables["comparison"], runs) == {"DBQ-2T": mobilenet}
     assert our_accuracies(tables["operations"], runs) == {}
 
 
@@ -94,15 +99,20 @@ def test_another_method_is_not_ours() -> None:
         )
     ]
     assert our_accuracies(next(t for t in paper_tables() if t.key == "resnet20"), runs) == {
-        "LQNet-1B": [(6, 93.0)], "LQNet-2B": [(6, 92.0)], "DBQ-1T": [(6, 95.0)],
-        "DBQ-2T": [(6, 91.0)],
+        "LQNet-1B": [(93.0, 6, "")], "LQNet-2B": [(92.0, 6, "")], "DBQ-1T": [(95.0, 6, "")],
+        "DBQ-2T": [(91.0, 6, "")],
     }  # fmt: skip
 
 
 def test_accuracies_say_how_long_they_took() -> None:
-    found = [(6, 91.5), (2, 90.0), (6, 91.25)]
+    found = [Accuracy(91.5, 6), Accuracy(90.0, 2), Accuracy(91.25, 6)]
     assert list(_accuracies(found)) == ["**91.50**, **91.25** (6 epochs)", "**90.00** (2 epochs)"]
-    assert list(_accuracies([(1, 88.0)])) == ["**88.00** (1 epoch)"]
+    assert list(_accuracies([Accuracy(88.0, 1)])) == ["**88.00** (1 epoch)"]
+
+
+def test_accuracies_on_other_data_name_it() -> None:
+    found = [Accuracy(70.0, 6), Accuracy(55.0, 6, "tiny_imagenet")]
+    assert list(_accuracies(found)) == ["**70.00** (6 epochs)", "**55.00** (6 epochs on tiny_imagenet)"]
 
 
 def test_the_drawn_staircase_is_equation_4() -> None:

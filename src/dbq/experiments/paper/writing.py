@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from dbq.experiments.paper import printed
 from dbq.experiments.paper.figures import figures
@@ -29,6 +30,14 @@ NUMBERS = {
 DATA = {"resnet20": "cifar10"}  # the data set of a table; ImageNet for the others
 
 
+class Accuracy(NamedTuple):
+    """Of a run; `data` names its data set if it is not the table's."""
+
+    top1: float
+    epochs: int
+    data: str = ""
+
+
 def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     """Write tables.md, tables.json and the figures; returns what was written."""
     out.mkdir(parents=True, exist_ok=True)
@@ -39,24 +48,29 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     drawn = [(f"{name}.svg", spec) for name, spec in figures(runs, networks)]
     files = [draw(spec, out / name) for name, spec in drawn]
     text = "\n\n".join(_page(tables, runs, [(n, spec["description"]) for n, spec in drawn]))
-    data = [
-        {**table.to_json(), "ours_epochs_top1": our_accuracies(table, runs)} for table in tables
-    ]
+    data = []
+    for table in tables:
+        ours = our_accuracies(table, runs).items()
+        data.append({**table.to_json(), "ours": {row: [x._asdict() for x in xs] for row, xs in ours}})
     for name, content in (("tables.md", text), ("tables.json", json.dumps(data, indent=1))):
         write_atomically(out / name, (content + "\n").encode())
         files.append(out / name)
     return files
 
 
-def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[tuple[int, float]]]:
-    """By label, epochs and top-1 of the runs of the network, data and plan of a row of the table."""
-    found: dict[str, list[tuple[int, float]]] = {}
+def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[Accuracy]]:
+    """By label, the accuracies of runs with a row's network and plan, those on the table's data first."""
+    found: dict[str, list[Accuracy]] = {}
     source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
+    own = DATA.get(table.key, "imagenet")
     for row in source.rows if source else ():
-        wanted = row.network, DATA.get(table.key, "imagenet"), row.plan and row.plan.name
-        same = [run.result for run in runs if (run.network, run.data, run.plan) == wanted]
+        wanted = row.network, row.plan and row.plan.name
+        same = [run for run in runs if (run.network, run.plan) == wanted]
         if same:
-            found[row.label] = [(result.epochs, result.top1) for result in same]
+            found[row.label] = [
+                Accuracy(run.result.top1, run.result.epochs, "" if run.data == own else run.data)
+                for run in sorted(same, key=lambda run: run.data != own)
+            ]
     return found
 
 
@@ -68,7 +82,7 @@ def _page(
     yield (
         "Each cell is *printed* → **ours**; ✓ says that ours rounds to what is printed, ≠ that it does "
         "not, – that it cannot be computed. Accuracies in the column top-1 are the paper's, those "
-        "under ours come from the runs this page was given: "
+        "under ours come from the runs this page was given, with their data where it is another: "
         + (", ".join(f"`{run.name}`" for run in runs) or "none")
         + "."
     )
@@ -80,7 +94,7 @@ def _page(
         yield f"{description}."
 
 
-def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[str]:
+def _table(table: Table, ours: dict[str, list[Accuracy]]) -> Iterator[str]:
     units = [f" [{unit}]" if unit else "" for unit in table.units]
     heads = [c + unit for c, unit in zip(table.columns, units, strict=True)]
     with_accuracy = any(line.top1 for line in table.lines)
@@ -97,11 +111,13 @@ def _table(table: Table, ours: dict[str, list[tuple[int, float]]]) -> Iterator[s
     yield from (f"({i}) {note}" for i, note in enumerate(notes, 1))
 
 
-def _accuracies(found: Sequence[tuple[int, float]]) -> Iterator[str]:
-    """Grouped by the number of epochs, since longer runs do better."""
-    for epochs in dict.fromkeys(epochs for epochs, _ in found):
-        numbers = ", ".join(f"**{top1:.2f}**" for e, top1 in found if e == epochs)
-        yield f"{numbers} ({counted(epochs, 'epoch')})"
+def _accuracies(found: Sequence[Accuracy]) -> Iterator[str]:
+    """Grouped by data and number of epochs: longer runs do better, and other data is another task."""
+    for group in dict.fromkeys((x.data, x.epochs) for x in found):
+        data, epochs = group
+        numbers = ", ".join(f"**{x.top1:.2f}**" for x in found if (x.data, x.epochs) == group)
+        where = f" on {data}" if data else ""
+        yield f"{numbers} ({counted(epochs, 'epoch')}{where})"
 
 
 def _figure(figure: Figure) -> str:
