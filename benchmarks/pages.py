@@ -26,6 +26,7 @@ import pretrained_table
 import summary_table
 import sweep_tables
 import tflm_table
+import tiny_imagenet_tables
 import torture_table
 import web_tables
 from tabular import RESULTS, ROOT, measured
@@ -41,6 +42,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **onnx_table.TABLES,
     **sweep_tables.TABLES,
     **tflm_table.TABLES,
+    **tiny_imagenet_tables.TABLES,
     **torture_table.TABLES,
     **post_training_tables.TABLES,
     **pretrained_table.TABLES,

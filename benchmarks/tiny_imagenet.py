@@ -5,20 +5,22 @@ python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--imagenet DIR]
 
 DIR of --weights holds mobilenet_v1-imagenet.safetensors; DIR/train of --imagenet has a folder for each
 of the 1,000 classes, which say what the rows of its classifier are. The float network is trained first,
-from these weights; every row starts from it. Each training is a `dbq train` in a directory below --runs: finished
-ones are kept, interrupted ones resumed, and two of these scripts may run side by side with different
-shell patterns. At the end results/tiny_imagenet.json is written from all that are finished.
+from these weights; every row starts from it. Each training is a `dbq train` in a directory below --runs:
+finished ones are kept, interrupted ones resumed, and two of these scripts may run side by side with
+different shell patterns. At the end results/tiny_imagenet.json is written from all that are finished.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from machine import options, save
@@ -26,13 +28,24 @@ from safetensors.torch import save_file
 from tabular import RESULTS, result
 
 from dbq.data.folder import class_folders
+from dbq.experiments.report.facts import RunFacts, read_run
 from dbq.networks.weights import read_weights
 from dbq.training.record.rundir import RunDir
 
 FLOAT = "mobilenet_v1-tiny_imagenet-fp"
 # Of the file with the starting weights: TensorFlow's padding and pixels from -1 to 1.
 AS_STARTED = ("model.options.padding=same", "data.normalise=tf")
-ROWS = ("fp-longer", "fx8-1", "fx8-2", "fx8-3", "dbq-1t", "dbq-2t-1", "dbq-2t-2", "dbq-2t-3", "dbq-2t-4")
+ROWS = (
+    "fp-longer",
+    "fx8-1",
+    "fx8-2",
+    "fx8-3",
+    "dbq-1t",
+    "dbq-2t-1",
+    "dbq-2t-2",
+    "dbq-2t-3",
+    "dbq-2t-4",
+)
 KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
         "revision", "machine", "cost", "test")  # fmt: skip
 
@@ -84,6 +97,20 @@ def command(training: Training, arguments: argparse.Namespace) -> list[str]:
     return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
 
 
+def branches(run: RunFacts) -> dict[str, Any]:
+    """Zeros of the pointwise layers in order, of all their weights, and ratios of branch scales."""
+    layers = [layer for layer in run.layers if layer["role"] == "pointwise"]
+    sizes = [math.prod(map(int, layer["shape"].split("x"))) for layer in layers]
+    zeros = [layer["zeros"] for layer in layers]
+    usual = [ratio for ratio in run.ratios if 1.2 <= ratio <= 1.7]  # the paper's: 99 % of them
+    return {
+        "zeros": zeros,
+        "mean_zeros": sum(map(math.prod, zip(sizes, zeros, strict=True))) / sum(sizes),
+        "median_ratio": median(run.ratios) if run.ratios else None,
+        "usual_ratios": len(usual) / len(run.ratios) if run.ratios else None,
+    }
+
+
 def collect(arguments: argparse.Namespace) -> None:
     """Write what is finished to results/; rows of runs that are not here stay."""
     before = result("tiny_imagenet")["rows"] if (RESULTS / "tiny_imagenet.json").exists() else []
@@ -95,7 +122,9 @@ def collect(arguments: argparse.Namespace) -> None:
         if run.is_finished:
             found = run.result().to_json()
             line = shlex.join(command(training, arguments))
-            rows.append({"command": line, **{key: found[key] for key in KEPT}})
+            facts, _ = read_run(run.path, training.name)
+            kept = {key: found[key] for key in KEPT}
+            rows.append({"command": line, **kept, **branches(facts)})
         elif kept := known.get((training.recipe, training.seed)):
             rows.append(kept)
         else:

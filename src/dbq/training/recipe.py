@@ -39,7 +39,9 @@ class ModelOptions:
     # does; empty: num_classes, if it has one.
     classes: str = ""
     weights: str = ""  # a .safetensors or .pth file, or the directory of a run
-    new_classifier: bool = False  # the last linear layer stays random: the weights have other classes
+    new_classifier: bool = (
+        False  # the last linear layer stays random: the weights have other classes
+    )
     weights_from: str = ""  # the recipe that makes such weights; then `weights` must be given
 
     @property

@@ -40,9 +40,7 @@ def test_every_table_is_there_with_every_figure(written: Path) -> None:
         assert number in text
     data = {table["key"]: table for table in json.loads((written / "tables.json").read_text())}
     for table in paper_tables():
-        assert {
-            k: v for k, v in data[table.key].items() if k != "ours"
-        } == table.to_json()
+        assert {k: v for k, v in data[table.key].items() if k != "ours"} == table.to_json()
         section = text.partition(table.title)[2].partition("\n## ")[0].splitlines()
         rows = [row for row in section if row.startswith("|")][2:]
         for line, row in zip(table.lines, rows, strict=True):
@@ -112,7 +110,10 @@ def test_accuracies_say_how_long_they_took() -> None:
 
 def test_accuracies_on_other_data_name_it() -> None:
     found = [Accuracy(70.0, 6), Accuracy(55.0, 6, "tiny_imagenet")]
-    assert list(_accuracies(found)) == ["**70.00** (6 epochs)", "**55.00** (6 epochs on tiny_imagenet)"]
+    assert list(_accuracies(found)) == [
+        "**70.00** (6 epochs)",
+        "**55.00** (6 epochs on tiny_imagenet)",
+    ]
 
 
 def test_the_drawn_staircase_is_equation_4() -> None:

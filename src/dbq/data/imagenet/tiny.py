@@ -88,7 +88,9 @@ def _annotated(path: Path, names: list[str], classes: list[str]) -> list[int]:
     places = {wnid: place for place, wnid in enumerate(classes)}
     for name in names:
         if wnid_of.get(name) not in places:
-            raise DataError(f"{path} has no class for {name} that is in {path.parents[1] / 'train'}")
+            raise DataError(
+                f"{path} has no class for {name} that is in {path.parents[1] / 'train'}"
+            )
     return [places[wnid_of[name]] for name in names]
 
 

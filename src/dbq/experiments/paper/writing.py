@@ -51,7 +51,9 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
     data = []
     for table in tables:
         ours = our_accuracies(table, runs).items()
-        data.append({**table.to_json(), "ours": {row: [x._asdict() for x in xs] for row, xs in ours}})
+        data.append(
+            {**table.to_json(), "ours": {row: [x._asdict() for x in xs] for row, xs in ours}}
+        )
     for name, content in (("tables.md", text), ("tables.json", json.dumps(data, indent=1))):
         write_atomically(out / name, (content + "\n").encode())
         files.append(out / name)
@@ -59,7 +61,7 @@ def write_paper(out: Path, directories: Sequence[Path]) -> list[Path]:
 
 
 def our_accuracies(table: Table, runs: Sequence[RunFacts]) -> dict[str, list[Accuracy]]:
-    """By label, the accuracies of runs with a row's network and plan, those on the table's data first."""
+    """By label, the accuracies of runs with a row's network and plan; those on its data come first."""
     found: dict[str, list[Accuracy]] = {}
     source = next((t for t in printed.COMPLEXITY_TABLES if t.key == table.key), None)
     own = DATA.get(table.key, "imagenet")
