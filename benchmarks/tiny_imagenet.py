@@ -123,8 +123,8 @@ def collect(arguments: argparse.Namespace) -> None:
             found = run.result().to_json()
             line = shlex.join(command(training, arguments))
             facts, _ = read_run(run.path, training.name)
-            kept = {key: found[key] for key in KEPT}
-            rows.append({"command": line, **kept, **branches(facts)})
+            recorded = {key: found[key] for key in KEPT}
+            rows.append({"command": line, **recorded, **branches(facts)})
         elif kept := known.get((training.recipe, training.seed)):
             rows.append(kept)
         else:
