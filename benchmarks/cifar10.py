@@ -2,29 +2,20 @@
 
 python benchmarks/cifar10.py [--data DIR] [--weights DIR] [--runs DIR] [--only PATTERN] [--precision P]
 
-Each training is a `dbq train` in a directory of its own below --runs. Finished ones are kept and
-interrupted ones resumed, so the script may be stopped at any time, and two of them may run side by side
-with different shell patterns (one that matches nothing trains nothing). --precision bf16 computes the
+Each training has a directory of its own below --runs (trainings.py). --precision bf16 computes the
 products of a step in 16 bits, where a CPU with AVX-512 BF16 is faster; tests stay in float32. At the
-end, results/cifar10.json is written from all that are finished; rows of runs that are not here stay.
+end, results/cifar10.json is written from all that are finished.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import shlex
-import subprocess
-import sys
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from machine import options, save
-from tabular import result
-
-from dbq.training.record.rundir import RunDir
+from machine import options
+from trainings import collect, train_all, train_line
 
 # The float ResNet-20 was trained with these; its successors read what it read.
 MEAN, STD = "data.mean=[0.485,0.456,0.406]", "data.std=[0.229,0.224,0.225]"
@@ -33,8 +24,6 @@ FLOAT = {
     "resnet20": "resnet20-cifar10-fp.safetensors",
     "shufflenet": "shufflenet_v2-0.5-cifar10.safetensors",
 }
-KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
-        "revision", "machine", "cost", "test")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,45 +78,22 @@ TRAININGS = [
 ]  # fmt: skip
 
 
-def command(training: Training, arguments: argparse.Namespace) -> list[str]:
+def line(training: Training, arguments: argparse.Namespace) -> list[str]:
     """The `dbq train` line of a training."""
-    overrides = [f"data.directory={arguments.data}", f"train.seed={training.seed}"]
+    settings = [f"data.directory={arguments.data}", f"train.seed={training.seed}"]
     if arguments.precision:
-        overrides.append(f"machine.precision={arguments.precision}")
+        settings.append(f"machine.precision={arguments.precision}")
     if training.recipe.startswith("resnet20"):
-        overrides += [MEAN, STD]
+        settings += [MEAN, STD]
     if training.after:
-        overrides.append(f"model.weights={arguments.runs / training.after}")
+        settings.append(f"model.weights={arguments.runs / training.after}")
         if training.group == "resnet20":
-            overrides.append(f"extra.teacher={arguments.weights / FLOAT['resnet20']}")
+            settings.append(f"extra.teacher={arguments.weights / FLOAT['resnet20']}")
     elif training.group != "mobilenet":
         file = FLOAT[re.split("[-_]", training.recipe)[0]]
-        overrides.append(f"model.weights={arguments.weights / file}")
-    sets = [part for item in (*overrides, *training.overrides) for part in ("--set", item)]
-    out = str(arguments.runs / training.name)
-    return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
-
-
-def collect(arguments: argparse.Namespace) -> None:
-    """Write what is finished to results/."""
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    known = {(row["group"], row["label"], row["seed"]): row for row in result("cifar10")["rows"]}
-    for training in TRAININGS:
-        run = RunDir(arguments.runs / training.name)
-        if not run.is_finished:
-            kept = known.get((training.group, training.label, training.seed))
-            rows += [kept] if kept else []
-            missing += [] if kept else [training.name]
-            continue
-        found = run.result().to_json()
-        facts = {key: found[key] for key in KEPT}
-        line = shlex.join(command(training, arguments))
-        rows.append({"group": training.group, "label": training.label, "command": line, **facts})
-    saved = save("cifar10", missing=missing, rows=rows)
-    print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
-    if missing:
-        print(f"not finished: {', '.join(missing)}", file=sys.stderr)
+        settings.append(f"model.weights={arguments.weights / file}")
+    settings += training.overrides
+    return train_line(training.recipe, arguments.runs / training.name, settings)
 
 
 def main() -> None:
@@ -139,15 +105,16 @@ def main() -> None:
         only="*",
         precision="",
     ).parse_args()
-    for training in TRAININGS:
-        finished = RunDir(arguments.runs / training.name).is_finished
-        if fnmatchcase(training.name, arguments.only) and not finished:
-            print(training.name, file=sys.stderr)
-            line = command(training, arguments)
-            done = subprocess.run([sys.executable, "-m", "dbq", *line[1:]], check=False)
-            if done.returncode:
-                sys.exit(f"{training.name} ended with status {done.returncode}")
-    collect(arguments)
+    places = {t.name: {"group": t.group, "label": t.label} for t in TRAININGS}
+    lines = {training.name: line(training, arguments) for training in TRAININGS}
+    train_all(lines, arguments.runs, arguments.only)
+    collect(
+        "cifar10",
+        lines,
+        arguments.runs,
+        name_of=lambda row: f"{row['group']}-{row['label']}-{row['seed']}",
+        describe=lambda name, run: places[name],
+    )
 
 
 if __name__ == "__main__":

@@ -5,34 +5,29 @@ python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--imagenet DIR]
 
 DIR of --weights holds mobilenet_v1-imagenet.safetensors; DIR/train of --imagenet has a folder for each
 of the 1,000 classes, which say what the rows of its classifier are. The float network is trained first,
-from these weights; every row starts from it. Each training is a `dbq train` in a directory below --runs:
-finished ones are kept, interrupted ones resumed, and two of these scripts may run side by side with
-different shell patterns. At the end results/tiny_imagenet.json is written from all that are finished.
+from these weights; every row starts from it. Each training has a directory of its own below --runs
+(trainings.py). At the end results/tiny_imagenet.json is written from all that are finished.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import shlex
-import subprocess
-import sys
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from machine import options, save
+from machine import options
 from safetensors.torch import save_file
-from tabular import RESULTS, result
+from trainings import collect, train_all, train_line
 
 from dbq.data.folder import class_folders
-from dbq.experiments.report.facts import RunFacts, read_run
+from dbq.experiments.report.facts import read_run
 from dbq.networks.weights import read_weights
 from dbq.training.record.rundir import RunDir
 
-FLOAT = "mobilenet_v1-tiny_imagenet-fp"
+FLOAT, START = "mobilenet_v1-tiny_imagenet-fp", "start.safetensors"
 # Of the file with the starting weights: TensorFlow's padding and pixels from -1 to 1.
 AS_STARTED = ("model.options.padding=same", "data.normalise=tf")
 ROWS = (
@@ -46,13 +41,11 @@ ROWS = (
     "dbq-2t-3",
     "dbq-2t-4",
 )
-KEPT = ("top1", "top5", "best_top1", "best_epoch", "epochs", "seconds", "seed", "plan", "recipe",
-        "revision", "machine", "cost", "test")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Training:
-    """One run, from the run `after` or from the file of ImageNet's weights."""
+    """One run, from the run `after` or from START."""
 
     recipe: str
     seed: int
@@ -70,35 +63,31 @@ TRAININGS = [
 ]  # fmt: skip
 
 
-def start(arguments: argparse.Namespace) -> Path:
-    """ImageNet's weights with the classifier's rows of the 200 classes, made when first asked for.
+def write_start(arguments: argparse.Namespace) -> None:
+    """ImageNet's weights with the classifier's rows of the 200 classes.
 
     Its outputs are divided by four: at 64x64 they are wrong with much confidence, and the first steps
     of training would answer to that by unlearning everything.
     """
-    file: Path = arguments.runs / "start.safetensors"
-    if not file.exists():
-        state = read_weights(arguments.weights / "mobilenet_v1-imagenet.safetensors")
-        known = class_folders(arguments.imagenet / "train")
-        rows = [known.index(wnid) for wnid in class_folders(Path(arguments.data) / "train")]
-        state |= {key: state[key][rows] / 4 for key in ("fc.weight", "fc.bias")}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_file({key: value.contiguous() for key, value in state.items()}, file)
-    return file
+    state = read_weights(arguments.weights / "mobilenet_v1-imagenet.safetensors")
+    known = class_folders(arguments.imagenet / "train")
+    rows = [known.index(wnid) for wnid in class_folders(Path(arguments.data) / "train")]
+    state |= {key: state[key][rows] / 4 for key in ("fc.weight", "fc.bias")}
+    arguments.runs.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.contiguous() for key, value in state.items()}, arguments.runs / START)
 
 
-def command(training: Training, arguments: argparse.Namespace) -> list[str]:
+def line(training: Training, arguments: argparse.Namespace) -> list[str]:
     """The `dbq train` line of a training."""
-    weights = arguments.runs / training.after if training.after else start(arguments)
-    settings = (f"data.directory={arguments.data}", f"train.seed={training.seed}",
-                f"model.weights={weights}", *AS_STARTED)  # fmt: skip
-    sets = [part for item in settings for part in ("--set", item)]
-    out = str(arguments.runs / training.name)
-    return ["dbq", "train", training.recipe, "--out", out, "--resume", *sets]
+    weights = arguments.runs / (training.after or START)
+    settings = [f"data.directory={arguments.data}", f"train.seed={training.seed}",
+                f"model.weights={weights}", *AS_STARTED]  # fmt: skip
+    return train_line(training.recipe, arguments.runs / training.name, settings)
 
 
-def branches(run: RunFacts) -> dict[str, Any]:
+def branches(name: str, directory: RunDir) -> dict[str, Any]:
     """Zeros of the pointwise layers in order, of all their weights, and ratios of branch scales."""
+    run, _ = read_run(directory.path, name)
     layers = [layer for layer in run.layers if layer["role"] == "pointwise"]
     sizes = [math.prod(map(int, layer["shape"].split("x"))) for layer in layers]
     zeros = [layer["zeros"] for layer in layers]
@@ -111,30 +100,6 @@ def branches(run: RunFacts) -> dict[str, Any]:
     }
 
 
-def collect(arguments: argparse.Namespace) -> None:
-    """Write what is finished to results/; rows of runs that are not here stay."""
-    before = result("tiny_imagenet")["rows"] if (RESULTS / "tiny_imagenet.json").exists() else []
-    known = {(row["recipe"], row["seed"]): row for row in before}
-    rows: list[dict[str, Any]] = []
-    missing: list[str] = []
-    for training in TRAININGS:
-        run = RunDir(arguments.runs / training.name)
-        if run.is_finished:
-            found = run.result().to_json()
-            line = shlex.join(command(training, arguments))
-            facts, _ = read_run(run.path, training.name)
-            recorded = {key: found[key] for key in KEPT}
-            rows.append({"command": line, **recorded, **branches(facts)})
-        elif kept := known.get((training.recipe, training.seed)):
-            rows.append(kept)
-        else:
-            missing.append(training.name)
-    saved = save("tiny_imagenet", missing=missing, rows=rows)
-    print(f"{len(rows)} of {len(TRAININGS)} trainings in {saved}")
-    if missing:
-        print(f"not finished: {', '.join(missing)}", file=sys.stderr)
-
-
 def main() -> None:
     arguments = options(
         __doc__,
@@ -144,15 +109,17 @@ def main() -> None:
         runs=Path("runs/tiny_imagenet"),
         only="*",
     ).parse_args()
-    for training in TRAININGS:
-        finished = RunDir(arguments.runs / training.name).is_finished
-        if fnmatchcase(training.name, arguments.only) and not finished:
-            print(training.name, file=sys.stderr)
-            line = command(training, arguments)
-            done = subprocess.run([sys.executable, "-m", "dbq", *line[1:]], check=False)
-            if done.returncode:
-                sys.exit(f"{training.name} ended with status {done.returncode}")
-    collect(arguments)
+    if not RunDir(arguments.runs / f"{FLOAT}-0").is_finished:
+        write_start(arguments)
+    lines = {training.name: line(training, arguments) for training in TRAININGS}
+    train_all(lines, arguments.runs, arguments.only)
+    collect(
+        "tiny_imagenet",
+        lines,
+        arguments.runs,
+        name_of=lambda row: f"{row['recipe']}-{row['seed']}",
+        describe=branches,
+    )
 
 
 if __name__ == "__main__":

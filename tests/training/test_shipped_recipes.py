@@ -136,7 +136,7 @@ def shrunk(name: str, data: Callable[[str], Path], *more: str) -> Recipe:
     kind = recipe.data.name
     size = ["data.image_size=64"] if kind in ("imagenet", "visual_wake_words") else []
     few = ["quantize.fit=40"] if recipe.quantize.fit else []
-    few += ["model.width=0.25"] if kind == "tiny_imagenet" else []  # wide layers take long to fit
+    few += ["model.width=0.125"] if kind == "tiny_imagenet" else []  # wide layers take long to fit
     changes = [f"data.directory={data(kind)}", "data.workers=0", f"train.batch={BATCH}"]
     return load_recipe(name, [*changes, *size, *few, *more])
 
