@@ -58,8 +58,9 @@ TRAININGS = [
     *(Training("resnet20", "1t", "resnet20-1t-quick", seed=seed) for seed in range(3)),
     Training("resnet20", "2t-a8", "resnet20-2t-a8-quick", after="resnet20-2t-0"),
     Training("resnet20", "1t-a8", "resnet20-1t-a8-quick", after="resnet20-1t-0"),
-    *(Training("short", label, f"resnet20-{label}-short", seed=seed)
-      for label in ("2t", "1t", "2t-a8", "1t-a8") for seed in range(3)),
+    *(Training(length, label, f"resnet20-{label}-{length}", seed=seed)
+      for length in ("short", "longer") for label in ("2t", "1t", "2t-a8", "1t-a8")
+      for seed in range(3)),
     *(Training("shufflenet", label, f"shufflenet_v2-cifar10-{label}", seed=seed)
       for label in ("2t", "1t") for seed in range(3)),
     *(Training(f"ingredients-{branches}t", label, f"resnet20-{branches}t-short",

@@ -166,13 +166,8 @@ def test_recipes(tmp_path: Path) -> None:
     path.write_text(run("recipes", "show", "resnet20-2t", "--set", "train.epochs=10"))
     assert "epochs = 10" in run("recipes", "show", str(path))
     assert json.loads(run("recipes", "show", "resnet20-2t", "--json"))["train"]["epochs"] == 50
-    one_branch = [
-        "resnet20-1t",
-        "resnet20-1t-a8-quick",
-        "resnet20-1t-a8-short",
-        "resnet20-1t-quick",
-        "resnet20-1t-short",
-    ]
+    one_branch = [name for name in recipe_names() if name.startswith("resnet20-1")]
+    assert len(one_branch) > 1
     assert complete_recipe("resnet20-1") == one_branch
 
 
