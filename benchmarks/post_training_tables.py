@@ -14,6 +14,14 @@ NETWORKS = {
 UNIFORM = {"rounded": "to the nearest, min-max", "fitted": "by `dbq.quantize`, no distillation"}
 
 
+PEERS = {
+    "rounded": "Brevitas, to the nearest, min-max",
+    "rounded by error": "Brevitas, scales by squared error, biases corrected",
+    "gptq": "Brevitas, GPTQ, biases corrected",
+    "qronos": "Brevitas, Qronos, biases corrected",
+}
+
+
 def _rows(name: str) -> list[Row]:
     order = list(NETWORKS)
     rows: list[Row] = result(name)["rows"]
@@ -73,6 +81,26 @@ def uniform() -> str:
     )  # fmt: skip
 
 
+def peers() -> str:
+    """Another tool's weights of as many bits, and ours."""
+    heads = [
+        "weights of pointwise layers",
+        "by",
+        "top-1",
+        "difference to float",
+        "processor seconds",
+    ]
+    theirs = result("post_training_peers")["rows"]
+    ours = [row for row in _rows("post_training")
+            if (row["network"], row["plan"], row["what"]) == ("mobilenet_v2", "dbq-2t-4", "all")]  # fmt: skip
+    lines = [(f"{row['bits']} bits", PEERS[row["method"]], row) for row in theirs]
+    lines += [("two branches, 3.2 bits", "`dbq.quantize`", row) for row in ours]
+    return table(heads, (
+        [weights, method, f"**{row['top1']:.2f}**", f"{row['difference']:+.2f}", f"{row['seconds']:.0f}"]
+        for weights, method, row in sorted(lines, key=lambda line: line[2]["top1"])
+    ))  # fmt: skip
+
+
 def starts() -> str:
     """Training from two starts."""
     return table(
@@ -87,6 +115,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "post-training": post_training,
     "post-training ablation": ablation,
     "post-training deployed": deployed,
+    "post-training peers": peers,
     "post-training uniform": uniform,
     "training start": starts,
 }

@@ -1,12 +1,13 @@
-"""The paper's ablation of MobileNetV1 (Table 3) on Tiny-ImageNet, behind docs/tiny_imagenet.md.
+"""The paper's ablation of MobileNetV1 (Table 3), and MobileNetV2, on Tiny-ImageNet: docs/results.md.
 
 python benchmarks/tiny_imagenet.py [--data DIR] [--weights DIR] [--imagenet DIR] [--runs DIR]
                                    [--only PATTERN]
 
-DIR of --weights holds mobilenet_v1-imagenet.safetensors; DIR/train of --imagenet has a folder for each
-of the 1,000 classes, which say what the rows of its classifier are. The float network is trained first,
-from these weights; every row starts from it. Each training has a directory of its own below --runs
-(trainings.py). At the end results/tiny_imagenet.json is written from all that are finished.
+DIR of --weights holds mobilenet_v1-imagenet.safetensors and mobilenet_v2-imagenet.safetensors; DIR/train
+of --imagenet has a folder for each of the 1,000 classes, which say what the rows of their classifiers
+are. Float networks are trained first, from these weights; every row starts from one. Each training has a
+directory of its own below --runs (trainings.py). At the end results/tiny_imagenet.json is written from
+all that are finished.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,9 +29,6 @@ from dbq.experiments.report.facts import read_run
 from dbq.networks.weights import read_weights
 from dbq.training.record.rundir import RunDir
 
-FLOAT, START = "mobilenet_v1-tiny_imagenet-fp", "start.safetensors"
-# Of the file with the starting weights: TensorFlow's padding and pixels from -1 to 1.
-AS_STARTED = ("model.options.padding=same", "data.normalise=tf")
 ROWS = (
     "fp-longer",
     "fx8-1",
@@ -44,44 +43,83 @@ ROWS = (
 
 
 @dataclass(frozen=True)
-class Training:
-    """One run, from the run `after` or from START."""
+class Network:
+    """The last linear layer, and what a recipe must say to fit the file of ImageNet's weights."""
 
-    recipe: str
-    seed: int
-    after: str
+    classifier: str
+    settings: tuple[str, ...] = ()
+
+
+NETWORKS = {
+    # TensorFlow's padding and pixels from -1 to 1.
+    "mobilenet_v1": Network("fc", ("model.options.padding=same", "data.normalise=tf")),
+    "mobilenet_v2": Network("classifier.1"),
+}
+# Instead of codes by output error: those that `prepare` finds, and batch norms re-estimated.
+PREPARED = ("quantize.fit=0", "quantize.calibrate=1000")
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: of the float network from ImageNet's weights, or of a row from the float network."""
+
+    network: str
+    row: str = "fp"
+    seed: int = 0
+    prepared: bool = False
+
+    @property
+    def recipe(self) -> str:
+        return f"{self.network}-tiny_imagenet-{self.row}"
 
     @property
     def name(self) -> str:
-        return f"{self.recipe}-{self.seed}"
+        return f"{self.recipe}{'-prepared' if self.prepared else ''}-{self.seed}"
 
 
+PLACE = ("network", "row", "seed", "prepared")  # what tells one row of the results from another
 TRAININGS = [
-    Training(FLOAT, 0, ""),
-    *(Training(f"mobilenet_v1-tiny_imagenet-{row}", seed, f"{FLOAT}-0")
-      for seed in range(2) for row in ROWS),
-]  # fmt: skip
+    Training("mobilenet_v1"),
+    *(Training("mobilenet_v1", row, seed) for seed in range(2) for row in ROWS),
+    *(Training("mobilenet_v1", row, prepared=True) for row in ("dbq-1t", "dbq-2t-4")),
+    Training("mobilenet_v2"),
+    *(Training("mobilenet_v2", row) for row in ("fp-longer", "dbq-2t-4")),
+]
 
 
-def write_start(arguments: argparse.Namespace) -> None:
+def start_of(network: str, arguments: argparse.Namespace) -> Path:
+    path: Path = arguments.runs / f"{network}-start.safetensors"
+    return path
+
+
+def write_start(network: str, arguments: argparse.Namespace) -> None:
     """ImageNet's weights with the classifier's rows of the 200 classes.
 
     Its outputs are divided by four: at 64x64 they are wrong with much confidence, and the first steps
     of training would answer to that by unlearning everything.
     """
-    state = read_weights(arguments.weights / "mobilenet_v1-imagenet.safetensors")
+    state = read_weights(arguments.weights / f"{network}-imagenet.safetensors")
     known = class_folders(arguments.imagenet / "train")
     rows = [known.index(wnid) for wnid in class_folders(Path(arguments.data) / "train")]
-    state |= {key: state[key][rows] / 4 for key in ("fc.weight", "fc.bias")}
+    layer = NETWORKS[network].classifier
+    state |= {key: state[key][rows] / 4 for key in (f"{layer}.weight", f"{layer}.bias")}
     arguments.runs.mkdir(parents=True, exist_ok=True)
-    save_file({key: value.contiguous() for key, value in state.items()}, arguments.runs / START)
+    state = {key: value.contiguous() for key, value in state.items()}
+    save_file(state, start_of(network, arguments))
 
 
 def line(training: Training, arguments: argparse.Namespace) -> list[str]:
     """The `dbq train` line of a training."""
-    weights = arguments.runs / (training.after or START)
-    settings = [f"data.directory={arguments.data}", f"train.seed={training.seed}",
-                f"model.weights={weights}", *AS_STARTED]  # fmt: skip
+    weights = arguments.runs / Training(training.network).name
+    if training.row == "fp":
+        weights = start_of(training.network, arguments)
+    settings = [
+        f"data.directory={arguments.data}",
+        f"train.seed={training.seed}",
+        f"model.weights={weights}",
+        *NETWORKS[training.network].settings,
+        *(PREPARED if training.prepared else ()),
+    ]
     return train_line(training.recipe, arguments.runs / training.name, settings)
 
 
@@ -109,16 +147,22 @@ def main() -> None:
         runs=Path("runs/tiny_imagenet"),
         only="*",
     ).parse_args()
-    if not RunDir(arguments.runs / f"{FLOAT}-0").is_finished:
-        write_start(arguments)
-    lines = {training.name: line(training, arguments) for training in TRAININGS}
+    trainings = {training.name: training for training in TRAININGS}
+    lines = {name: line(training, arguments) for name, training in trainings.items()}
+    for network in NETWORKS:
+        name = Training(network).name
+        if fnmatchcase(name, arguments.only) and not RunDir(arguments.runs / name).is_finished:
+            write_start(network, arguments)
     train_all(lines, arguments.runs, arguments.only)
     collect(
         "tiny_imagenet",
         lines,
         arguments.runs,
-        name_of=lambda row: f"{row['recipe']}-{row['seed']}",
-        describe=branches,
+        name_of=lambda row: Training(*(row[key] for key in PLACE)).name,
+        describe=lambda name, run: {
+            **{key: getattr(trainings[name], key) for key in PLACE},
+            **branches(name, run),
+        },
     )
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
-from tabular import Row, result, table
+from tabular import Row, recipe_link, result, table
 
 from dbq.experiments.paper import printed
 
-PREFIX = "mobilenet_v1-tiny_imagenet-"
 PRINTED = {row.label.lower(): row for row in printed.MOBILENET_V1.rows}
 FLOAT, LONGER = "fp", "fp-longer"
+NAMES = {
+    FLOAT: "float",
+    LONGER: "float, as long as the others",
+    "dbq-1t": "one branch, float elsewhere",
+    "dbq-2t-4": "two branches, 8 bits elsewhere",
+}
 
 
-def runs_by_row() -> dict[str, list[Row]]:
+def runs_by_row(network: str = "mobilenet_v1", prepared: bool = False) -> dict[str, list[Row]]:
     """Runs by the name of the paper's row, or fp-longer; seeds in order."""
     runs: dict[str, list[Row]] = {}
     for row in result("tiny_imagenet")["rows"]:
-        runs.setdefault(row["recipe"].removeprefix(PREFIX), []).append(row)
+        if (row["network"], row["prepared"]) == (network, prepared):
+            runs.setdefault(row["row"], []).append(row)
     return runs
 
 
@@ -80,8 +86,35 @@ def ratios() -> str:
     return table(heads, [["`dbq-2t-4`, the paper, ImageNet", "1.48", "more than 99 %"], *ours])
 
 
+def mobilenet_v2() -> str:
+    runs = runs_by_row("mobilenet_v2")
+    heads = ["", "recipe", "epochs", "top-1", "against float", "C_S, 10¹⁰ FA", "C_M, 10⁷ b"]
+    return table(heads, (
+        [NAMES[name], recipe_link(run["recipe"]), str(run["epochs"]), f"**{run['top1']:.2f}**",
+         "" if name in (FLOAT, LONGER) else f"{against([run], runs[LONGER][0]):+.2f}",
+         f"{run['cost']['C_S'] / 1e10:.2f}", f"{run['cost']['C_M'] / 1e7:.2f}"]
+        for name, (run,) in runs.items()
+    ))  # fmt: skip
+
+
+def starts() -> str:
+    """The same training from what `prepare` found and from codes by output error."""
+    fitted = runs_by_row()
+    heads = [
+        "MobileNetV1",
+        "from `prepare`, batch norms re-estimated",
+        "from codes by output error",
+    ]
+    return table(heads, (
+        [NAMES[name], f"{run['top1']:.2f}", f"**{fitted[name][0]['top1']:.2f}**"]
+        for name, (run,) in runs_by_row(prepared=True).items() if name in fitted
+    ))  # fmt: skip
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "tiny-imagenet": rows,
+    "tiny-imagenet-mobilenet-v2": mobilenet_v2,
+    "tiny-imagenet-starts": starts,
     "tiny-imagenet-zeros": zeros,
     "tiny-imagenet-ratios": ratios,
 }
