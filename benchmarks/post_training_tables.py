@@ -91,8 +91,8 @@ def peers() -> str:
         "processor seconds",
     ]
     theirs = result("post_training_peers")["rows"]
-    ours = [row for row in _rows("post_training")
-            if (row["network"], row["plan"], row["what"]) == ("mobilenet_v2", "dbq-2t-4", "all")]  # fmt: skip
+    wanted = ("mobilenet_v2", "dbq-2t-4", "all")
+    ours = [r for r in _rows("post_training") if (r["network"], r["plan"], r["what"]) == wanted]
     lines = [(f"{row['bits']} bits", PEERS[row["method"]], row) for row in theirs]
     lines += [("two branches, 3.2 bits", "`dbq.quantize`", row) for row in ours]
     return table(heads, (
