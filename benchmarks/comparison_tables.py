@@ -29,8 +29,8 @@ def _amount(metric: str, unit: float, digits: int) -> Callable[[Entry], str]:
     return lambda entry: f"{entry['cost'][metric] / unit:.{digits}f}"
 
 
-def _if_known(key: str) -> Callable[[Entry], str]:
-    return lambda entry: "" if entry[key] is None else f"{entry[key]:.2f}"
+def _if_known(key: str, form: str = ".2f") -> Callable[[Entry], str]:
+    return lambda entry: "" if entry.get(key) is None else f"{entry[key]:{form}}"
 
 
 COLUMNS: dict[str, Callable[[Entry], str]] = {
@@ -38,6 +38,7 @@ COLUMNS: dict[str, Callable[[Entry], str]] = {
     "weights": lambda entry: entry["name"].partition("-")[2] or "32b",
     "top-1": _if_known("top1"),
     "best epoch": _if_known("best_top1"),
+    "rate": _if_known("rate", "g"),
     "paper": _if_known("paper_top1"),
     "C_C, 10⁹ FA": _amount("C_C", 1e9, 3),
     "C_S, 10⁹ FA": _amount("C_S", 1e9, 3),

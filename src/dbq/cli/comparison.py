@@ -49,6 +49,13 @@ def compare(
         typer.Option(help="Methods with commas between: float, METHOD:PRECISION (dbq methods)."),
     ],
     out: Annotated[Path, typer.Option(help="Directory for the runs, the table and the figure.")],
+    rates: Annotated[
+        str,
+        typer.Option(
+            help="Learning rates with commas between. Each method takes the one that is best on a tenth "
+            "of the training images, held out from trials of half the epochs."
+        ),
+    ] = "",
     rounds: Annotated[
         int,
         typer.Option(min=0, help="Training steps to time for each method; needs an idle machine."),
@@ -58,23 +65,26 @@ def compare(
 ) -> None:
     """Train several methods by one recipe and compare them.
 
-    They share network, data, starting weights, epochs and rate, and replace each other in the layers
-    that the recipe's plan makes ternary. Finished runs are kept, so a comparison can be stopped and
+    They share network, data, starting weights and epochs, and replace each other in the layers that the
+    recipe's plan makes ternary. Finished runs are kept, so a comparison can be stopped and
     continued, and methods can be added.
 
     \b
     Examples:
       dbq compare digits-2t --methods twn,ttq,dbq:2T --out runs/three --set model.weights=runs/fp
       dbq compare digits-2t --methods float,dbq:1T --rounds 9 --out runs/1t --set model.weights=runs/fp
+      dbq compare digits-2t --methods twn,dbq:1T --rates 0.01,0.03 --out runs/tuned \\
+          --set model.weights=runs/fp
     """
     from dbq.experiments.comparison.comparison import compare as run
     from dbq.experiments.comparison.comparison import parse_all
     from dbq.experiments.comparison.figure import draw_comparison
+    from dbq.experiments.comparison.rates import parse_rates
 
     base = load_recipe(recipe, overrides or ())
-    contestants = list(parse_all(methods))
+    contestants, tried = list(parse_all(methods)), parse_rates(rates)
     with _watching(as_json) as watch:
-        found = run(base, contestants, out, rounds=rounds, watch=watch)
+        found = run(base, contestants, out, rates=tried, rounds=rounds, watch=watch)
     figure = draw_comparison(found, out / "comparison.svg") if found.entries else None
     if as_json:
         print_json(found.to_json())

@@ -35,7 +35,9 @@ class DataOptions:
     normalise: Any = ""
     augment: Literal["full", "crop", "none"] = "full"  # crop: random crops that are never mirrored
     split: float = 0.0  # of one folder: the share of each class's images that is for testing
-    split_seed: int = 0
+    # The share of the training images to test on in place of the test set: to choose settings by.
+    held_out: float = 0.0
+    split_seed: int = 0  # of split and of held_out
     options: Mapping[str, Option] = field(default_factory=dict)  # of a function of the user's
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from dbq.data.cifar10 import files as cifar10
 from dbq.data.cifar10 import vehicles as cifar10_vehicles
 from dbq.data.coco import wake_words
 from dbq.data.examination import Report, examine
+from dbq.data.held_out import hold_out
 from dbq.data.imagenet import folders as imagenet
 from dbq.data.imagenet import tiny as tiny_imagenet
 from dbq.data.options import DataOptions
@@ -115,7 +116,10 @@ def load_data(options: DataOptions, device: torch.device | str = "cpu") -> tuple
             raise DataError(f"data.{what} has {len(values)} values, expected red, green and blue")
     if any(value <= 0 for value in options.std):
         raise DataError(f"data.std is {options.std}, expected numbers over 0")
-    return known.load(options, torch.device(device))
+    train, test = known.load(options, torch.device(device))
+    if options.held_out:
+        return hold_out(train, options.held_out, options.split_seed)
+    return train, test
 
 
 def normalisation(options: DataOptions) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -164,6 +168,8 @@ def check_data(
     fixed = {"name": name, "directory": str(directory), "workers": workers, "skip_unreadable": True}
     table = {**(settings or {}), **fixed}
     options = toml.build(DataOptions, table, "the settings of the data", DataError)
+    if options.held_out:
+        raise DataError("every image is examined, in whichever part it is: leave out held_out")
     return examine(load_data(options), progress)
 
 

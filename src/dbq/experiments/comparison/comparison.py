@@ -1,8 +1,9 @@
 """Comparing methods: one recipe, the same budget.
 
-All contestants share the recipe's network, data, starting weights, epochs and learning rate; only the
-quantizer of the layers that the recipe's plan makes ternary differs. Each is a run of its own, so a
-comparison can be stopped and resumed, and several processes can train different methods.
+All contestants share the recipe's network, data, starting weights and epochs; only the quantizer of the
+layers that the recipe's plan makes ternary differs, and the learning rate where there are rates to
+choose from. Each is a run of its own, so a comparison can be stopped and resumed, and several processes
+can train different methods.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,7 @@ from dbq.costs.rules import Totals
 from dbq.data.table import load_data
 from dbq.errors import DbqError, RecipeError, closest
 from dbq.experiments.comparison.methods import precisions
+from dbq.experiments.comparison.rates import TRIALS, Watch, with_best_rate
 from dbq.experiments.paper.printed import resnet20_top1
 from dbq.quantizers.table import QUANTIZERS
 from dbq.support.atomic import write_atomically
@@ -31,7 +33,6 @@ from dbq.training.processes.world import joined
 from dbq.training.recipe import QuantizeOptions, Recipe
 from dbq.training.record.provenance import machine
 from dbq.training.run import train
-from dbq.training.watchers.watching import Watcher
 
 FLOAT = "float"
 RECORD = "comparison.json"
@@ -96,6 +97,7 @@ class Entry:
     best_top1: float
     cost: Totals
     seconds: float
+    rate: float
     step_ratio: float | None = None  # time of a training step against the float network's
     paper_top1: float | None = None
 
@@ -109,6 +111,7 @@ class Comparison:
     data: str
     epochs: int
     seed: int
+    rates: tuple[float, ...]  # that each contestant could choose from
     machine: dict[str, Any]
     entries: tuple[Entry, ...]
     failed: dict[str, str]
@@ -118,12 +121,13 @@ class Comparison:
         return asdict(self)
 
     def __str__(self) -> str:
-        table = plain_table(["method", "top-1", "best", *Totals.METRICS, "step", "paper"])
+        table = plain_table(["method", "top-1", "best", "rate", *Totals.METRICS, "step", "paper"])
         for e in self.entries:
             step = "" if e.step_ratio is None else f"{e.step_ratio:.2f}x"
             paper = "" if e.paper_top1 is None else f"{e.paper_top1:.2f}"
             costs = map(short, e.cost.metrics.values())
-            table.add_row(e.name, f"{e.top1:.2f}", f"{e.best_top1:.2f}", *costs, step, paper)
+            accuracy = f"{e.top1:.2f}", f"{e.best_top1:.2f}"
+            table.add_row(e.name, *accuracy, f"{e.rate:g}", *costs, step, paper)
         epochs = counted(self.epochs, "epoch")
         return as_text(
             f"{self.network} on {self.data}, {epochs} each, seed {self.seed} (recipe {self.recipe})",
@@ -137,11 +141,13 @@ def compare(
     contestants: Sequence[Contestant],
     out: Path,
     *,
+    rates: Sequence[float] = (),
     rounds: int = 0,
-    watch: Callable[[str], tuple[Watcher, ...]] = lambda name: (),
+    watch: Watch = lambda name: (),
 ) -> Comparison:
     """Train every contestant into a directory below `out`, and write `out`/comparison.json.
 
+    With `rates`, each contestant takes the best one (`with_best_rate`); without, all have the recipe's.
     Finished runs are kept and unfinished ones resumed. A run that fails is reported, and the others
     continue. `rounds` > 0 also times training steps, the contestants taking turns; otherwise step
     times of an earlier call are kept.
@@ -150,6 +156,7 @@ def compare(
     results, failed = {}, {}
     for name, own in recipes.items():
         try:
+            recipes[name] = own = with_best_rate(own, rates, out / TRIALS / name, watch)
             results[name] = train(own, out / name, resume=True, watchers=watch(name))
         except DbqError as error:
             failed[name] = str(error)
@@ -159,12 +166,13 @@ def compare(
     # The paper's accuracies are those of ResNet-20 with float activations.
     in_paper = network_and_data == ("resnet20", "cifar10") and all(r.input.is_float for r in rules)
     entries = tuple(
-        Entry(name, result.top1, result.best_top1, result.cost, result.seconds, ratios.get(name),
+        Entry(name, result.top1, result.best_top1, result.cost, result.seconds,
+              recipes[name].train.rate, ratios.get(name),
               resnet20_top1(name) if in_paper else None)
         for name, result in results.items()
     )  # fmt: skip
     found = Comparison(recipe.name, recipe.model.label, recipe.data.name, recipe.train.epochs,
-                       recipe.train.seed, machine(), entries, failed)  # fmt: skip
+                       recipe.train.seed, tuple(rates), machine(), entries, failed)  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / RECORD, (json.dumps(found.to_json(), indent=1) + "\n").encode())
     return found
