@@ -22,7 +22,7 @@ from PIL import Image
 from tabular import Row, show
 from train_step import CASES, Step
 
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
 from dbq.training.processes.memory import keep_freed_memory

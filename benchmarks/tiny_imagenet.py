@@ -24,7 +24,7 @@ from machine import options
 from safetensors.torch import save_file
 from trainings import collect, train_all, train_line
 
-from dbq.data.folder import class_folders
+from dbq.data.files.folder import class_folders
 from dbq.experiments.report.facts import read_run
 from dbq.networks.weights import read_weights
 from dbq.training.record.rundir import RunDir

@@ -13,8 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
-from dbq.data import files
-from dbq.data.files import FileSplit
+from dbq.data.files import file_split
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.views import MEAN, STD, centre_view, random_view
 from dbq.errors import DataError
@@ -132,7 +132,7 @@ def test_a_worker_that_dies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def wait(path: str, side: int) -> None:
         threading.Event().wait()  # for ever: the worker waits, and we wait for the worker
 
-    monkeypatch.setattr(files, "centre_view", wait)
+    monkeypatch.setattr(file_split, "centre_view", wait)
 
     def kill() -> None:
         (worker,) = multiprocessing.active_children()

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from dbq.data.files import FileSplit
-from dbq.data.folder import for_testing, suffixes
+from dbq.data.files.file_split import FileSplit
+from dbq.data.files.folder import for_testing, suffixes
 from dbq.data.options import DataOptions
 from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError

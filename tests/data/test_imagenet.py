@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dbq.data.coco.wake_words import in_hash_split
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.table import check_data, load_data, prepare_data
 from dbq.errors import DataError

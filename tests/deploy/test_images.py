@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.views import centre_view, random_view
 from dbq.deploy.pictures import images

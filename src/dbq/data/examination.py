@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Dataset
 
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import Statistics
 from dbq.data.reading import WorkerSplit, read_in_workers
 from dbq.data.split import Split, TensorSplit

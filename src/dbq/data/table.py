@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from dbq.data import digits, folder, own, views
+from dbq.data import digits, own, views
 from dbq.data.cifar10 import archive as cifar10_archive
 from dbq.data.cifar10 import files as cifar10
 from dbq.data.cifar10 import vehicles as cifar10_vehicles
 from dbq.data.coco import wake_words
 from dbq.data.examination import Report, examine
+from dbq.data.files import folder
 from dbq.data.held_out import hold_out
 from dbq.data.imagenet import folders as imagenet
 from dbq.data.imagenet import tiny as tiny_imagenet

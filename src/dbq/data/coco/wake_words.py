@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from dbq.data.coco.annotations import Labelled, annotation_files, label_images
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
 from dbq.errors import DataError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from dbq.data.files import FileSplit
-from dbq.data.folder import class_folders, listing
+from dbq.data.files.file_split import FileSplit
+from dbq.data.files.folder import class_folders, listing
 from dbq.data.imagenet.labels import read_labels
 from dbq.data.options import DataOptions
 from dbq.data.split import Split

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dbq.data.folder import class_folders, images_below, listing
+from dbq.data.files.folder import class_folders, images_below, listing
 from dbq.data.options import DataOptions
 from dbq.data.split import Split, TensorSplit
 from dbq.data.views import MEAN, STD

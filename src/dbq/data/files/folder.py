@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from dbq.data.files import FileSplit
+from dbq.data.files.file_split import FileSplit
 from dbq.data.options import DataOptions
 from dbq.data.split import Split
 from dbq.deploy.pictures.images import require_pillow

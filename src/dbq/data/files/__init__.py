@@ -1,0 +1,1 @@
+"""Data sets of image files, one folder a class among them."""
