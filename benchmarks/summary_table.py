@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
+import tiny_imagenet_tables
 from accuracy_tables import runs_of
 from engine_tables import KINDS, engines
 from tabular import Row, recipe_link, result, table
@@ -35,6 +36,14 @@ def _mobilenet() -> Cells:
     return ["MobileNetV1 0.25 at 32, two branches, 8-bit activations, 2 epochs",
             f"**{branches['top1']:.2f} %**", f"8 bit everywhere {bytes_['top1']:.2f} %",
             recipe_link(branches["recipe"], ""), _file("cifar10")]  # fmt: skip
+
+
+def _tiny_imagenet() -> Cells:
+    runs = tiny_imagenet_tables.runs_by_row()
+    (branches, *_), (of_float, *_) = runs["dbq-2t-4"], runs["fp-longer"]
+    return ["MobileNetV1 1.0 on Tiny-ImageNet at 64, two branches, 8-bit activations, 1 epoch",
+            f"**{branches['top1']:.2f} %**", f"float, trained as long, {of_float['top1']:.2f} %",
+            recipe_link(branches["recipe"], ""), _file("tiny_imagenet")]  # fmt: skip
 
 
 def _deployed() -> Cells:
@@ -75,6 +84,7 @@ def summary() -> str:
                 SHUFFLENET,
             ),
             _mobilenet(),
+            _tiny_imagenet(),
             _deployed(),
             *_speed("mobilenet_v1-1.0", "dbq-2t-4", "MobileNetV1 1.0 at 224, two branches"),
             *_speed("mobilenet_v1-1.0", "dbq-1t-a8", "MobileNetV1 1.0 at 224, one branch"),
