@@ -67,9 +67,20 @@ def test_widths_and_plans() -> None:
         for suffix, plan in plans.items():
             recipe = load_recipe(f"visual_wake_words-{width}-{suffix}")
             assert (recipe.model.width, recipe.quantize.plan.name) == (width, plan)
-    for name in recipe_names():
-        if name.startswith("mobilenet_v1-") and "cifar10" not in name:
-            assert load_recipe(name).quantize.plan.name == name.removeprefix("mobilenet_v1-")
+    rows = (
+        "fp",
+        "fx8-1",
+        "fx8-2",
+        "fx8-3",
+        "dbq-1t",
+        "dbq-2t-1",
+        "dbq-2t-2",
+        "dbq-2t-3",
+        "dbq-2t-4",
+    )
+    for row in rows:  # of the paper's ablation
+        for network in ("mobilenet_v1", "mobilenet_v1-tiny_imagenet"):
+            assert load_recipe(f"{network}-{row}").quantize.plan.name == row
 
 
 @pytest.mark.parametrize("name", recipe_names())
