@@ -57,6 +57,7 @@ NETWORKS = {
 }
 # Instead of codes by output error: those that `prepare` finds, and batch norms re-estimated.
 PREPARED = ("quantize.fit=0", "quantize.calibrate=1000")
+TRIPLED = ("train.epochs=3",)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Training:
     row: str = "fp"
     seed: int = 0
     prepared: bool = False
+    tripled: bool = False
 
     @property
     def recipe(self) -> str:
@@ -74,14 +76,22 @@ class Training:
 
     @property
     def name(self) -> str:
-        return f"{self.recipe}{'-prepared' if self.prepared else ''}-{self.seed}"
+        prepared = "-prepared" if self.prepared else ""
+        return f"{self.recipe}{prepared}{'-tripled' if self.tripled else ''}-{self.seed}"
 
 
-PLACE = ("network", "row", "seed", "prepared")  # what tells one row of the results from another
+PLACE = (
+    "network",
+    "row",
+    "seed",
+    "prepared",
+    "tripled",
+)  # what tells one row of the results from another
 TRAININGS = [
     Training("mobilenet_v1"),
     *(Training("mobilenet_v1", row, seed) for seed in range(2) for row in ROWS),
     *(Training("mobilenet_v1", row, prepared=True) for row in ("dbq-1t", "dbq-2t-4")),
+    *(Training("mobilenet_v1", row, tripled=True) for row in ("dbq-1t", "dbq-2t-4")),
     Training("mobilenet_v2"),
     *(Training("mobilenet_v2", row) for row in ("fp-longer", "dbq-2t-4")),
 ]
@@ -119,6 +129,7 @@ def line(training: Training, arguments: argparse.Namespace) -> list[str]:
         f"model.weights={weights}",
         *NETWORKS[training.network].settings,
         *(PREPARED if training.prepared else ()),
+        *(TRIPLED if training.tripled else ()),
     ]
     return train_line(training.recipe, arguments.runs / training.name, settings)
 
