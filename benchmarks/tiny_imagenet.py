@@ -80,13 +80,14 @@ class Training:
         return f"{self.recipe}{prepared}{'-tripled' if self.tripled else ''}-{self.seed}"
 
 
+# What tells one row of the results from another.
 PLACE = (
     "network",
     "row",
     "seed",
     "prepared",
     "tripled",
-)  # what tells one row of the results from another
+)
 TRAININGS = [
     Training("mobilenet_v1"),
     *(Training("mobilenet_v1", row, seed) for seed in range(2) for row in ROWS),
