@@ -98,20 +98,22 @@ def line(training: Training, arguments: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    arguments = options(
+    parser = options(
         __doc__,
         data="data",
         weights=Path("data"),
         runs=Path("runs/cifar10"),
         only="*",
         precision="",
-    ).parse_args()
+    )
+    arguments = parser.parse_args()
+    usual = parser.parse_args(["--precision", arguments.precision])
     places = {t.name: {"group": t.group, "label": t.label} for t in TRAININGS}
     lines = {training.name: line(training, arguments) for training in TRAININGS}
     train_all(lines, arguments.runs, arguments.only)
     collect(
         "cifar10",
-        lines,
+        {training.name: line(training, usual) for training in TRAININGS},
         arguments.runs,
         name_of=lambda row: f"{row['group']}-{row['label']}-{row['seed']}",
         describe=lambda name, run: places[name],

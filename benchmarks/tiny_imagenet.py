@@ -151,14 +151,15 @@ def branches(name: str, directory: RunDir) -> dict[str, Any]:
 
 
 def main() -> None:
-    arguments = options(
+    parser = options(
         __doc__,
         data="data/tiny-imagenet-200",
         weights=Path("data"),
         imagenet=Path("data/imagenet"),
         runs=Path("runs/tiny_imagenet"),
         only="*",
-    ).parse_args()
+    )
+    arguments, usual = parser.parse_args(), parser.parse_args([])
     trainings = {training.name: training for training in TRAININGS}
     lines = {name: line(training, arguments) for name, training in trainings.items()}
     for network in NETWORKS:
@@ -168,7 +169,7 @@ def main() -> None:
     train_all(lines, arguments.runs, arguments.only)
     collect(
         "tiny_imagenet",
-        lines,
+        {name: line(training, usual) for name, training in trainings.items()},
         arguments.runs,
         name_of=lambda row: Training(*(row[key] for key in PLACE)).name,
         describe=lambda name, run: {

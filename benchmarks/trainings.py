@@ -42,19 +42,21 @@ def train_all(lines: Lines, runs: Path, only: str) -> None:
 
 def collect(
     benchmark: str,
-    lines: Lines,
+    usual_lines: Lines,
     runs: Path,
     name_of: Callable[[Row], str],
     describe: Callable[[str, RunDir], dict[str, Any]],
 ) -> None:
     """Write what is finished to results/BENCHMARK.json; rows of runs that are not here stay.
 
+    The lines that are recorded are those of the benchmark without options: where files lie on a machine
+    says nothing to others.
     `name_of` gives the name of the training that a row is of, `describe` what a row says besides KEPT.
     """
     exists = (RESULTS / f"{benchmark}.json").exists()
     known = {name_of(row): row for row in (result(benchmark)["rows"] if exists else [])}
     rows: list[Row] = []
-    for name, line in lines.items():
+    for name, line in usual_lines.items():
         run = RunDir(runs / name)
         if run.is_finished:
             found = run.result().to_json()
@@ -62,8 +64,8 @@ def collect(
             rows.append({**describe(name, run), "command": shlex.join(line), **recorded})
         elif name in known:
             rows.append(known[name])
-    missing = sorted(lines.keys() - {name_of(row) for row in rows})
+    missing = sorted(usual_lines.keys() - {name_of(row) for row in rows})
     saved = save(benchmark, missing=missing, rows=rows)
-    print(f"{len(rows)} of {len(lines)} trainings in {saved}")
+    print(f"{len(rows)} of {len(usual_lines)} trainings in {saved}")
     if missing:
         print(f"not finished: {', '.join(missing)}", file=sys.stderr)
