@@ -81,13 +81,7 @@ class Training:
 
 
 # What tells one row of the results from another.
-PLACE = (
-    "network",
-    "row",
-    "seed",
-    "prepared",
-    "tripled",
-)
+PLACE = ("network", "row", "seed", "prepared", "tripled")
 TRAININGS = [
     Training("mobilenet_v1"),
     *(Training("mobilenet_v1", row, seed) for seed in range(2) for row in ROWS),

@@ -49,8 +49,8 @@ def collect(
 ) -> None:
     """Write what is finished to results/BENCHMARK.json; rows of runs that are not here stay.
 
-    The lines that are recorded are those of the benchmark without options: where files lie on a machine
-    says nothing to others.
+    `usual_lines` are recorded: the same trainings, with files where the benchmark has them by default,
+    since where they lie on one machine says nothing to others.
     `name_of` gives the name of the training that a row is of, `describe` what a row says besides KEPT.
     """
     exists = (RESULTS / f"{benchmark}.json").exists()
